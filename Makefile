@@ -64,19 +64,19 @@ containers-test: install  ## build the images, run the services in containers, k
 	$(IMAGES) $(BIN)/python -m pytest -q -s tests/containers
 
 images: install  ## build an image for each party, and one for operators
-	$(IMAGES) $(BIN)/python -m deploy.docker images
+	$(IMAGES) $(BIN)/python -m shuffledp.deploy.docker images
 
 up: install  ## build, prepare and start the services in containers
-	$(IMAGES) $(BIN)/python -m deploy.docker up
+	$(IMAGES) $(BIN)/python -m shuffledp.deploy.docker up
 
 up-scale: install  ## the same with several front-ends, PostgreSQL and an engine for each party
-	$(IMAGES) $(BIN)/python -m deploy.docker up --scale
+	$(IMAGES) $(BIN)/python -m shuffledp.deploy.docker up --scale
 
 up-two-shufflers: install  ## the same with a second shuffler that has its own authority
-	$(IMAGES) $(BIN)/python -m deploy.docker up --two-shufflers
+	$(IMAGES) $(BIN)/python -m shuffledp.deploy.docker up --two-shufflers
 
 down: install  ## stop them; keys and state stay
-	$(BIN)/python -m deploy.docker down
+	$(BIN)/python -m shuffledp.deploy.docker down
 
 docs: install  ## build the site of documents in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -86,13 +86,13 @@ lint: install  ## formatting, types, the floors, generated code up to date, link
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m protos.compile --check
+	$(BIN)/python -m shuffledp.protos.compile --check
 	@if command -v npm >/dev/null && $(MAKE) --silent $(NODE_MODULES); then cd $(WEB) && npm run --silent lint; \
 	else echo "The TypeScript of $(WEB) is not checked: npm is not installed (Debian: apt install nodejs npm), or no registry is reachable." >&2; [ "$$SHUFFLEDP_REQUIRE_TOOLS" != 1 ]; fi
 	@folder=$$(mktemp -d) && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir $$folder; status=$$?; rm -rf $$folder; exit $$status
 
 protos: install  ## generate the protocol buffer code again
-	$(BIN)/python -m protos.compile
+	$(BIN)/python -m shuffledp.protos.compile
 
 vectors: install  ## make the test vectors again
 	$(BIN)/python -m tests.vectors.make_hpke_vectors

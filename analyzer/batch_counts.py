@@ -11,14 +11,14 @@ from typing import Final, NamedTuple, ParamSpec, Self
 import numpy as np
 from scipy import special
 
-from common.crypto.hpke_pool import Opened
-from common.errors import SuspectBatchError, UnusableBatchError
-from common.mechanisms.base import Randomizer, Reports, Tally, is_null
-from common.messages.batch import BatchManifest
-from common.messages.guarantee import CheckName, Waived
-from common.messages.ledger_entry import DecisionEntry
-from common.messages.result import RefusalCause
-from common.task.task import Task, honest_share
+from shuffledp.common.crypto.hpke_pool import Opened
+from shuffledp.common.errors import SuspectBatchError, UnusableBatchError
+from shuffledp.common.mechanisms.base import Randomizer, Reports, Tally, is_null
+from shuffledp.common.messages.batch import BatchManifest
+from shuffledp.common.messages.guarantee import CheckName, Waived
+from shuffledp.common.messages.ledger_entry import DecisionEntry
+from shuffledp.common.messages.result import RefusalCause
+from shuffledp.common.task.task import Task, honest_share
 
 P = ParamSpec("P")
 

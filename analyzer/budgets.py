@@ -14,16 +14,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Self
 
-from analyzer.storage import ledger, task_table
-from analyzer.storage.store import Store
-from common.accounting.composition import composed_epsilon
-from common.accounting.guarantees import charged_release
-from common.accounting.releases import PermanentRelease, Release, lasting_basis, lasting_epsilon
-from common.errors import AccountingError, BudgetError, LedgerError
-from common.messages.guarantee import NONE_WAIVED, Waived, rounded_up, sum_upper
-from common.messages.ledger_entry import LedgerEntry
-from common.task.task import Task
-from common.task_digest import TaskDigest
+from shuffledp.analyzer.storage import ledger, task_table
+from shuffledp.analyzer.storage.store import Store
+from shuffledp.common.accounting.composition import composed_epsilon
+from shuffledp.common.accounting.guarantees import charged_release
+from shuffledp.common.accounting.releases import (
+    PermanentRelease,
+    Release,
+    lasting_basis,
+    lasting_epsilon,
+)
+from shuffledp.common.errors import AccountingError, BudgetError, LedgerError
+from shuffledp.common.messages.guarantee import NONE_WAIVED, Waived, rounded_up, sum_upper
+from shuffledp.common.messages.ledger_entry import LedgerEntry
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
 
 _MAX_CACHED: Final = 256
 """Number of cached compositions. A batch needs each on arrival and again on release."""

@@ -5,19 +5,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.budgets import ReleaseBudgets
-from analyzer.count_job import CountJob
-from analyzer.keys import AnalyzerKeys
-from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import Registry
-from analyzer.release import Releases, Staging
-from analyzer.storage import ledger, quarantine, task_table
-from analyzer.storage.store import Store
-from analyzer.task_log import TaskLog
-from analyzer.witness_client import CheckingLink, WitnessLink
-from common.runtime.blocks import StagedBlocks
-from common.runtime.clock import Clock
-from common.runtime.parts.executor import Executor
+from shuffledp.analyzer.budgets import ReleaseBudgets
+from shuffledp.analyzer.count_job import CountJob
+from shuffledp.analyzer.keys import AnalyzerKeys
+from shuffledp.analyzer.metrics import ReleaseMetrics
+from shuffledp.analyzer.registry import Registry
+from shuffledp.analyzer.release import Releases, Staging
+from shuffledp.analyzer.storage import ledger, quarantine, task_table
+from shuffledp.analyzer.storage.store import Store
+from shuffledp.analyzer.task_log import TaskLog
+from shuffledp.analyzer.witness_client import CheckingLink, WitnessLink
+from shuffledp.common.runtime.blocks import StagedBlocks
+from shuffledp.common.runtime.clock import Clock
+from shuffledp.common.runtime.parts.executor import Executor
 
 
 @dataclass(kw_only=True)

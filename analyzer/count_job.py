@@ -6,15 +6,15 @@ from typing import Final
 
 import numpy as np
 
-from analyzer.batch_counts import SliceCounts, count_reports
-from analyzer.sentinels import PartMatches, match_part
-from common.crypto.hpke import HpkePrivateKey, report_context
-from common.crypto.hpke_pool import open_each
-from common.mechanisms.base import Randomizer, Tally
-from common.messages.inclusion_proof import HASH_BYTES, salted, split
-from common.receiving.received_job import ReceivedJob, Rows
-from common.task.kinds import KINDS
-from common.task.task import cached_task
+from shuffledp.analyzer.batch_counts import SliceCounts, count_reports
+from shuffledp.analyzer.sentinels import PartMatches, match_part
+from shuffledp.common.crypto.hpke import HpkePrivateKey, report_context
+from shuffledp.common.crypto.hpke_pool import open_each
+from shuffledp.common.mechanisms.base import Randomizer, Tally
+from shuffledp.common.messages.inclusion_proof import HASH_BYTES, salted, split
+from shuffledp.common.receiving.received_job import ReceivedJob, Rows
+from shuffledp.common.task.kinds import KINDS
+from shuffledp.common.task.task import cached_task
 
 _COUNTS: Final = "counts"
 _TASKS_HELD: Final = 8
@@ -22,7 +22,7 @@ _TASKS_HELD: Final = 8
 
 @lru_cache(maxsize=_TASKS_HELD)
 def _mechanism_of(task_bytes: bytes) -> Randomizer:
-    from common.mechanisms.registry import randomizer_of  # noqa: PLC0415  # only to count
+    from shuffledp.common.mechanisms.registry import randomizer_of  # noqa: PLC0415  # only to count
 
     return randomizer_of(cached_task(task_bytes))
 

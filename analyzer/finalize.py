@@ -6,21 +6,21 @@ from typing import Final, cast
 
 import numpy as np
 
-from analyzer.batch_counts import BatchCounts
-from analyzer.estimation.histogram import estimate
-from analyzer.estimation.shrinkage import shrink_to_zero
-from analyzer.sentinels import SentinelMatches
-from common.accounting.guarantees import guarantees, published_claim
-from common.mechanisms.base import Counts, Mechanism, Mixture, Randomizer, Reports, Tally
-from common.mechanisms.count_law import Draws
-from common.mechanisms.discovery.prefix_hashing import PrefixHashing
-from common.mechanisms.discovery.prefix_search import find_codes, spell
-from common.mechanisms.key_value.privkv import PrivKv
-from common.mechanisms.numeric.number import MeanMechanism
-from common.mechanisms.tables import Tables
-from common.messages.batch import BatchManifest
-from common.messages.guarantee import NONE_WAIVED, Waived
-from common.messages.result import (
+from shuffledp.analyzer.batch_counts import BatchCounts
+from shuffledp.analyzer.estimation.histogram import estimate
+from shuffledp.analyzer.estimation.shrinkage import shrink_to_zero
+from shuffledp.analyzer.sentinels import SentinelMatches
+from shuffledp.common.accounting.guarantees import guarantees, published_claim
+from shuffledp.common.mechanisms.base import Counts, Mechanism, Mixture, Randomizer, Reports, Tally
+from shuffledp.common.mechanisms.count_law import Draws
+from shuffledp.common.mechanisms.discovery.prefix_hashing import PrefixHashing
+from shuffledp.common.mechanisms.discovery.prefix_search import find_codes, spell
+from shuffledp.common.mechanisms.key_value.privkv import PrivKv
+from shuffledp.common.mechanisms.numeric.number import MeanMechanism
+from shuffledp.common.mechanisms.tables import Tables
+from shuffledp.common.messages.batch import BatchManifest
+from shuffledp.common.messages.guarantee import NONE_WAIVED, Waived
+from shuffledp.common.messages.result import (
     BitTable,
     Estimate,
     FoundValues,
@@ -31,10 +31,10 @@ from common.messages.result import (
     Result,
     ShareTables,
 )
-from common.protocols import Kind
-from common.task.spec_forms import spec_as
-from common.task.specs import KeyValueSpec, OpenSpec, RangedSpec, RapporSpec
-from common.task.task import Task
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.spec_forms import spec_as
+from shuffledp.common.task.specs import KeyValueSpec, OpenSpec, RangedSpec, RapporSpec
+from shuffledp.common.task.task import Task
 
 
 def mixture_of(

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Self
 
-from common.crypto.key_ring import Schedule
-from common.crypto.signing import SigningIdentity
-from common.runtime.access import OperatorToken
-from common.runtime.key_store import KeyStore, load_identity
-from common.runtime.state_directory import StateDirectory
+from shuffledp.common.crypto.key_ring import Schedule
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.runtime.access import OperatorToken
+from shuffledp.common.runtime.key_store import KeyStore, load_identity
+from shuffledp.common.runtime.state_directory import StateDirectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Literal, get_args
 
-from analyzer.storage.store import DeliveredState
-from common.messages.ledger_entry import Decision
-from common.messages.result import RefusalCause, Result
-from common.runtime.metrics import OF_KEY_HOLDERS, MetricRow, ProcessMetrics
-from common.runtime.parts.executor import OF_PARTS
-from common.task_digest import TaskDigest
+from shuffledp.analyzer.storage.store import DeliveredState
+from shuffledp.common.messages.ledger_entry import Decision
+from shuffledp.common.messages.result import RefusalCause, Result
+from shuffledp.common.runtime.metrics import OF_KEY_HOLDERS, MetricRow, ProcessMetrics
+from shuffledp.common.runtime.parts.executor import OF_PARTS
+from shuffledp.common.task_digest import TaskDigest
 
 METRICS: Final = (
     *OF_KEY_HOLDERS,

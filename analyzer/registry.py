@@ -6,23 +6,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.budgets import ReleaseBudgets
-from analyzer.keys import AnalyzerKeys
-from analyzer.metrics import ReleaseMetrics
-from analyzer.storage import task_table
-from analyzer.storage.store import Store
-from analyzer.task_builder import complete
-from common.crypto.hpke import KeyId, key_id
-from common.crypto.signing import SignedTask
-from common.errors import TaskError, UnknownTaskError, WireError
-from common.messages.batch import TaskSummary
-from common.messages.inclusion_proof import HASH_BYTES
-from common.runtime.clock import Clock
-from common.task.draft import TaskDraft
-from common.task.task import NONCE_BYTES, Task, listed
-from common.task_digest import TaskDigest
-from common.version import VERSION
-from common.wire.tasks import MAX_LISTED_TASKS
+from shuffledp.analyzer.budgets import ReleaseBudgets
+from shuffledp.analyzer.keys import AnalyzerKeys
+from shuffledp.analyzer.metrics import ReleaseMetrics
+from shuffledp.analyzer.storage import task_table
+from shuffledp.analyzer.storage.store import Store
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.common.crypto.hpke import KeyId, key_id
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import TaskError, UnknownTaskError, WireError
+from shuffledp.common.messages.batch import TaskSummary
+from shuffledp.common.messages.inclusion_proof import HASH_BYTES
+from shuffledp.common.runtime.clock import Clock
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.task import NONCE_BYTES, Task, listed
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.version import VERSION
+from shuffledp.common.wire.tasks import MAX_LISTED_TASKS
 
 
 @dataclass(kw_only=True)

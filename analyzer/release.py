@@ -10,38 +10,38 @@ import asyncio
 from dataclasses import dataclass, replace
 from functools import partial
 
-from analyzer.batch_counts import (
+from shuffledp.analyzer.batch_counts import (
     BatchCounts,
     Waiver,
     check_counts,
     check_lengths,
     refuse_excess_padding,
 )
-from analyzer.budgets import ReleaseBudgets
-from analyzer.count_job import CountJob
-from analyzer.finalize import build_result
-from analyzer.keys import AnalyzerKeys
-from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import Registry
-from analyzer.sentinels import SentinelMatches, check_sentinels, without_sentinels
-from analyzer.storage import ledger, quarantine, task_table
-from analyzer.storage.store import Store
-from common import errors
-from common.mechanisms.registry import randomizer_of
-from common.messages.batch import BatchManifest
-from common.messages.guarantee import claimed
-from common.messages.ledger_entry import Decision, DecisionEntry, LedgerEntry
-from common.messages.result import Result
-from common.receiving import delivery_table
-from common.receiving.receiver import Receiver, check_numbers
-from common.runtime import logs
-from common.runtime.certificates import RELAY
-from common.runtime.clock import Clock, cancel_all, retry_pause
-from common.runtime.parts.executor import Executor
-from common.task.kinds import KINDS
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from common.wire.results import result_from_bytes, result_to_wire
+from shuffledp.analyzer.budgets import ReleaseBudgets
+from shuffledp.analyzer.count_job import CountJob
+from shuffledp.analyzer.finalize import build_result
+from shuffledp.analyzer.keys import AnalyzerKeys
+from shuffledp.analyzer.metrics import ReleaseMetrics
+from shuffledp.analyzer.registry import Registry
+from shuffledp.analyzer.sentinels import SentinelMatches, check_sentinels, without_sentinels
+from shuffledp.analyzer.storage import ledger, quarantine, task_table
+from shuffledp.analyzer.storage.store import Store
+from shuffledp.common import errors
+from shuffledp.common.mechanisms.registry import randomizer_of
+from shuffledp.common.messages.batch import BatchManifest
+from shuffledp.common.messages.guarantee import claimed
+from shuffledp.common.messages.ledger_entry import Decision, DecisionEntry, LedgerEntry
+from shuffledp.common.messages.result import Result
+from shuffledp.common.receiving import delivery_table
+from shuffledp.common.receiving.receiver import Receiver, check_numbers
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.certificates import RELAY
+from shuffledp.common.runtime.clock import Clock, cancel_all, retry_pause
+from shuffledp.common.runtime.parts.executor import Executor
+from shuffledp.common.task.kinds import KINDS
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.results import result_from_bytes, result_to_wire
 
 
 @dataclass(kw_only=True)

@@ -19,12 +19,12 @@ from typing import Final, Self
 
 import scipy
 
-from analyzer.storage.task_table import Sentinel
-from common.crypto.hpke import split_every
-from common.errors import SuspectBatchError, UnusableBatchError
-from common.messages import inclusion_proof
-from common.messages.batch import BatchManifest
-from common.task.task import Task
+from shuffledp.analyzer.storage.task_table import Sentinel
+from shuffledp.common.crypto.hpke import split_every
+from shuffledp.common.errors import SuspectBatchError, UnusableBatchError
+from shuffledp.common.messages import inclusion_proof
+from shuffledp.common.messages.batch import BatchManifest
+from shuffledp.common.task.task import Task
 
 FALSE_ALARM: Final = 1e-9
 """Two-sided false-alarm probability of each statistical check."""

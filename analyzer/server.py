@@ -3,26 +3,26 @@
 from functools import partial
 from typing import Final
 
-from analyzer.core import AnalyzerCore
-from analyzer.keys import AnalyzerKeys
-from analyzer.metrics import METRICS, ReleaseMetrics
-from analyzer.servicer import AnalyzerServicer
-from analyzer.settings import AnalyzerSettings
-from analyzer.storage.store import Store
-from analyzer.witness_client import RemoteWitness
-from analyzer.worker import run_part
-from common.crypto.hpke_pool import HpkePool
-from common.crypto.randomness import secure_generator
-from common.crypto.signing import PublicIdentity
-from common.runtime.blocks import StagedBlocks, open_blocks
-from common.runtime.clock import SystemClock, repeat
-from common.runtime.key_store import Rotation
-from common.runtime.parts.dask_engine import open_executor
-from common.runtime.service import Service
-from common.runtime.state_directory import StateDirectory
-from common.transparency.checkpoint import NoteKey
-from common.transparency.log import EntryKind, LogEntry
-from protos.shuffledp.v1 import analyzer_pb2_grpc
+from shuffledp.analyzer.core import AnalyzerCore
+from shuffledp.analyzer.keys import AnalyzerKeys
+from shuffledp.analyzer.metrics import METRICS, ReleaseMetrics
+from shuffledp.analyzer.servicer import AnalyzerServicer
+from shuffledp.analyzer.settings import AnalyzerSettings
+from shuffledp.analyzer.storage.store import Store
+from shuffledp.analyzer.witness_client import RemoteWitness
+from shuffledp.analyzer.worker import run_part
+from shuffledp.common.crypto.hpke_pool import HpkePool
+from shuffledp.common.crypto.randomness import secure_generator
+from shuffledp.common.crypto.signing import PublicIdentity
+from shuffledp.common.runtime.blocks import StagedBlocks, open_blocks
+from shuffledp.common.runtime.clock import SystemClock, repeat
+from shuffledp.common.runtime.key_store import Rotation
+from shuffledp.common.runtime.parts.dask_engine import open_executor
+from shuffledp.common.runtime.service import Service
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.transparency.checkpoint import NoteKey
+from shuffledp.common.transparency.log import EntryKind, LogEntry
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2_grpc
 
 _HOUR: Final = 3600.0
 

@@ -3,26 +3,26 @@
 import asyncio
 from dataclasses import dataclass
 
-from analyzer.core import AnalyzerCore
-from common.receiving.delivery_servicer import DeliveryServicer
-from common.wire.batches import sentinels_from_wire
-from common.wire.fields import digest_from_wire
-from common.wire.results import (
+from shuffledp.analyzer.core import AnalyzerCore
+from shuffledp.common.receiving.delivery_servicer import DeliveryServicer
+from shuffledp.common.wire.batches import sentinels_from_wire
+from shuffledp.common.wire.fields import digest_from_wire
+from shuffledp.common.wire.results import (
     after_from_wire,
     decided_to_wire,
     decision_from_wire,
     ledger_to_wire,
     result_to_wire,
 )
-from common.wire.tasks import (
+from shuffledp.common.wire.tasks import (
     description_to_wire,
     draft_from_wire,
     signed_task_to_wire,
     summaries_to_wire,
     tasks_after_from_wire,
 )
-from common.wire.transparency import log_to_wire
-from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, log_pb2
+from shuffledp.common.wire.transparency import log_to_wire
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, log_pb2
 
 
 @dataclass

@@ -5,9 +5,9 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from common.errors import SettingsError
-from common.runtime.settings import KeyHolderSettings, Processes, TcpAddress
-from common.runtime.validation import STRICT
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.settings import KeyHolderSettings, Processes, TcpAddress
+from shuffledp.common.runtime.validation import STRICT
 
 MAX_WITNESSES: Final = 16
 

@@ -6,29 +6,29 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from common.accounting.claims import claimable_coalition_epsilon, claimable_epsilon
-from common.accounting.epsilon_search import MAX_EPSILON
-from common.crypto.hpke import HpkePublicKey, suite_named
-from common.dates import utc
-from common.errors import TaskError
-from common.limits import MAX_LOCAL_EPSILON
-from common.mechanisms.base import MechanismRequest
-from common.mechanisms.discovery.prefix_hashing import PrefixHashing
-from common.mechanisms.hashing.local_hashing import optimal_buckets
-from common.mechanisms.key_value.privkv import PrivKv
-from common.mechanisms.rappor.rappor import Rappor
-from common.mechanisms.registry import ITEM_MECHANISMS, MEAN_MECHANISMS
-from common.mechanisms.tables import Tables
-from common.protocols import Kind, ProtocolRow, protocol_named
-from common.task.domain_spec import GROUP_SEPARATOR, group_count
-from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
-from common.task.kinds import KINDS, TABLES
-from common.task.labels import check_new_labels, normalize
-from common.task.named_dummies import ViewDummies
-from common.task.protocol_rules import check_domain_size
-from common.task.shuffler_spec import NO_NOISE
-from common.task.spec_forms import AnySpec
-from common.task.specs import (
+from shuffledp.common.accounting.claims import claimable_coalition_epsilon, claimable_epsilon
+from shuffledp.common.accounting.epsilon_search import MAX_EPSILON
+from shuffledp.common.crypto.hpke import HpkePublicKey, suite_named
+from shuffledp.common.dates import utc
+from shuffledp.common.errors import TaskError
+from shuffledp.common.limits import MAX_LOCAL_EPSILON
+from shuffledp.common.mechanisms.base import MechanismRequest
+from shuffledp.common.mechanisms.discovery.prefix_hashing import PrefixHashing
+from shuffledp.common.mechanisms.hashing.local_hashing import optimal_buckets
+from shuffledp.common.mechanisms.key_value.privkv import PrivKv
+from shuffledp.common.mechanisms.rappor.rappor import Rappor
+from shuffledp.common.mechanisms.registry import ITEM_MECHANISMS, MEAN_MECHANISMS
+from shuffledp.common.mechanisms.tables import Tables
+from shuffledp.common.protocols import Kind, ProtocolRow, protocol_named
+from shuffledp.common.task.domain_spec import GROUP_SEPARATOR, group_count
+from shuffledp.common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
+from shuffledp.common.task.kinds import KINDS, TABLES
+from shuffledp.common.task.labels import check_new_labels, normalize
+from shuffledp.common.task.named_dummies import ViewDummies
+from shuffledp.common.task.protocol_rules import check_domain_size
+from shuffledp.common.task.shuffler_spec import NO_NOISE
+from shuffledp.common.task.spec_forms import AnySpec
+from shuffledp.common.task.specs import (
     MAX_DOMAIN_SIZE,
     KeyValueSpec,
     MechanismSpec,
@@ -36,10 +36,10 @@ from common.task.specs import (
     RapporSpec,
     check_int_range,
 )
-from common.task.task import FOR_PEOPLE, Task
-from common.task.task_parts import TaskShuffler, TaskView
-from common.task.uniform_dummies import averaging
-from common.task.view_specs import TableSpec
+from shuffledp.common.task.task import FOR_PEOPLE, Task
+from shuffledp.common.task.task_parts import TaskShuffler, TaskView
+from shuffledp.common.task.uniform_dummies import averaging
+from shuffledp.common.task.view_specs import TableSpec
 
 MIN_DRAFT_EPSILON: Final = 1e-6
 """Minimum local ε of numbers and pairs; below it, no number of users gives a useful estimate."""

@@ -15,25 +15,31 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from analyzer.storage import log_table
-from analyzer.storage.store import Store
-from analyzer.witness_client import CheckingLink, WitnessLink
-from common.crypto.key_ring import DAY
-from common.crypto.signing import SignedTask, SigningIdentity
-from common.errors import PeerError, PeerRefusalError, ProofError, ShuffleDpError, TaskError
-from common.runtime import logs
-from common.runtime.clock import Clock, retry_pause
-from common.transparency.checkpoint import (
+from shuffledp.analyzer.storage import log_table
+from shuffledp.analyzer.storage.store import Store
+from shuffledp.analyzer.witness_client import CheckingLink, WitnessLink
+from shuffledp.common.crypto.key_ring import DAY
+from shuffledp.common.crypto.signing import SignedTask, SigningIdentity
+from shuffledp.common.errors import (
+    PeerError,
+    PeerRefusalError,
+    ProofError,
+    ShuffleDpError,
+    TaskError,
+)
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.clock import Clock, retry_pause
+from shuffledp.common.transparency.checkpoint import (
     Checkpoint,
     NoteKey,
     NoteSignature,
     SignedCheckpoint,
     log_key,
 )
-from common.transparency.growth import Growth, joined_root
-from common.transparency.log import LogCopy, LogEntry
-from common.transparency.merkle import LogTree
-from common.transparency.witness_policy import WEEK_SECONDS
+from shuffledp.common.transparency.growth import Growth, joined_root
+from shuffledp.common.transparency.log import LogCopy, LogEntry
+from shuffledp.common.transparency.merkle import LogTree
+from shuffledp.common.transparency.witness_policy import WEEK_SECONDS
 
 _PATIENCE_SECONDS: Final = 5.0
 """How long the creation of a task waits for witnesses."""

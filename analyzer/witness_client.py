@@ -5,16 +5,16 @@ from typing import Final, Protocol
 
 import grpc
 
-from common.crypto.signing import SignedTask
-from common.runtime.access import CallKind
-from common.runtime.rpc import SHORT_DEADLINE, open_channel, reply
-from common.transparency.checkpoint import NoteKey, NoteSignature, SignedCheckpoint
-from common.transparency.growth import Growth
-from common.transparency.merkle import Path
-from common.wire.added_entries import growth_to_wire
-from common.wire.tasks import signed_task_to_wire
-from common.wire.transparency import checkpoint_to_wire, cosignature_from_wire
-from protos.shuffledp.v1 import log_pb2, log_pb2_grpc
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.runtime.access import CallKind
+from shuffledp.common.runtime.rpc import SHORT_DEADLINE, open_channel, reply
+from shuffledp.common.transparency.checkpoint import NoteKey, NoteSignature, SignedCheckpoint
+from shuffledp.common.transparency.growth import Growth
+from shuffledp.common.transparency.merkle import Path
+from shuffledp.common.wire.added_entries import growth_to_wire
+from shuffledp.common.wire.tasks import signed_task_to_wire
+from shuffledp.common.wire.transparency import checkpoint_to_wire, cosignature_from_wire
+from shuffledp.protos.shuffledp.v1 import log_pb2, log_pb2_grpc
 
 _PREVIEW_DEADLINE: Final = 60.0
 """Timeout in seconds of a task's check before its publication."""

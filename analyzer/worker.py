@@ -8,11 +8,11 @@ import os
 from functools import cache
 from typing import Any
 
-from analyzer.count_job import CountJob
-from analyzer.settings import AnalyzerSettings
-from common.runtime.blocks import open_blocks
-from common.runtime.parts.jobs import PartRunner
-from common.runtime.settings import load
+from shuffledp.analyzer.count_job import CountJob
+from shuffledp.analyzer.settings import AnalyzerSettings
+from shuffledp.common.runtime.blocks import open_blocks
+from shuffledp.common.runtime.parts.jobs import PartRunner
+from shuffledp.common.runtime.settings import load
 
 
 @cache

@@ -18,8 +18,15 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.statistics import CONFIDENCE, TEST_LEVEL, ceiling, delta_bounds, epsilon_bounds, p_cells
-from common.messages.guarantee import Guarantee, rounded_down
+from shuffledp.audit.statistics import (
+    CONFIDENCE,
+    TEST_LEVEL,
+    ceiling,
+    delta_bounds,
+    epsilon_bounds,
+    p_cells,
+)
+from shuffledp.common.messages.guarantee import Guarantee, rounded_down
 
 Heading = Literal["anonymity", "correctness", "sender disruption", "server disruption"]
 

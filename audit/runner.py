@@ -16,30 +16,30 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from audit.families.family import NotCoveredError
-from audit.finding import Finding, Findings, Verdict, failed
-from audit.harness.tasks import sample_chain
-from audit.report.audit_report import AuditReport, SelfTestResult, as_json
-from audit.report.report_views import audit_page, show_report, show_self_tests
-from audit.scenario import FULL, AuditSubject, SampleSizes, Scenario
-from audit.scenarios import SCENARIOS
-from common.accounting.guarantees import guarantees
-from common.crypto.hpke_pool import worker_pool
-from common.crypto.signing import KeyUse, SigningIdentity, digest_of, prove_key
-from common.crypto.token_signing import TokenSigningKey
-from common.errors import SettingsError, TaskError, UsageError
-from common.runtime.validation import read_file
-from common.task.task import Task
-from common.task.token_spec import TokenSpec
-from common.version import VERSION
-from deploy.datasets.names import IPUMS_1940_CITY
-from deploy.datasets.sources import load
-from deploy.tasks import drafts as draft_file
-from deploy.tasks.drafts import DEMO_PARAMETERS, closing_draft
-from deploy.tasks.task_view import preview
-from deploy.terminal.console import show_in_browser
-from deploy.terminal.files import write
-from deploy.terminal.json_output import dumps, print_json
+from shuffledp.audit.families.family import NotCoveredError
+from shuffledp.audit.finding import Finding, Findings, Verdict, failed
+from shuffledp.audit.harness.tasks import sample_chain
+from shuffledp.audit.report.audit_report import AuditReport, SelfTestResult, as_json
+from shuffledp.audit.report.report_views import audit_page, show_report, show_self_tests
+from shuffledp.audit.scenario import FULL, AuditSubject, SampleSizes, Scenario
+from shuffledp.audit.scenarios import SCENARIOS
+from shuffledp.common.accounting.guarantees import guarantees
+from shuffledp.common.crypto.hpke_pool import worker_pool
+from shuffledp.common.crypto.signing import KeyUse, SigningIdentity, digest_of, prove_key
+from shuffledp.common.crypto.token_signing import TokenSigningKey
+from shuffledp.common.errors import SettingsError, TaskError, UsageError
+from shuffledp.common.runtime.validation import read_file
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.token_spec import TokenSpec
+from shuffledp.common.version import VERSION
+from shuffledp.deploy.datasets.names import IPUMS_1940_CITY
+from shuffledp.deploy.datasets.sources import load
+from shuffledp.deploy.tasks import drafts as draft_file
+from shuffledp.deploy.tasks.drafts import DEMO_PARAMETERS, closing_draft
+from shuffledp.deploy.tasks.task_view import preview
+from shuffledp.deploy.terminal.console import show_in_browser
+from shuffledp.deploy.terminal.files import write
+from shuffledp.deploy.terminal.json_output import dumps, print_json
 
 Progress = Callable[[str, int, int], None]
 """Called with the title of a finished scenario, the number finished, and the total."""

@@ -8,29 +8,29 @@ from typing import Any, Final, cast, get_args
 
 from numpy.random import Generator
 
-from analyzer.sentinels import check_sentinels
-from audit.families.family import Family, Items
-from audit.families.references import family_of
-from audit.finding import Rows
-from audit.harness.in_process_run import InProcessRun
-from audit.harness.party_cores import permuting
-from common.accounting import guarantees
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.crypto.privacy_tokens import PendingToken
-from common.mechanisms.base import Mechanism, Randomizer, Reports, Tally
-from common.messages.guarantee import Coalition, Guarantee
-from common.messages.submission import Value
-from common.protocols import Kind
-from common.runtime.parts.executor import Executor
-from common.task.dummies import Drawn
-from common.task.kinds import ITEM_KINDS
-from common.task.shuffler_spec import ShufflerSpec
-from common.task.task import Task
-from common.task.uniform_dummies import UniformDummies
-from shuffler.collection import check_length
-from shuffler.permutation import permute
-from user_agent.contribution import Contributor
-from user_agent.device_store import DeviceStore
+from shuffledp.analyzer.sentinels import check_sentinels
+from shuffledp.audit.families.family import Family, Items
+from shuffledp.audit.families.references import family_of
+from shuffledp.audit.finding import Rows
+from shuffledp.audit.harness.in_process_run import InProcessRun
+from shuffledp.audit.harness.party_cores import permuting
+from shuffledp.common.accounting import guarantees
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.crypto.privacy_tokens import PendingToken
+from shuffledp.common.mechanisms.base import Mechanism, Randomizer, Reports, Tally
+from shuffledp.common.messages.guarantee import Coalition, Guarantee
+from shuffledp.common.messages.submission import Value
+from shuffledp.common.protocols import Kind
+from shuffledp.common.runtime.parts.executor import Executor
+from shuffledp.common.task.dummies import Drawn
+from shuffledp.common.task.kinds import ITEM_KINDS
+from shuffledp.common.task.shuffler_spec import ShufflerSpec
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.uniform_dummies import UniformDummies
+from shuffledp.shuffler.collection import check_length
+from shuffledp.shuffler.permutation import permute
+from shuffledp.user_agent.contribution import Contributor
+from shuffledp.user_agent.device_store import DeviceStore
 
 GuaranteeOf = Callable[[PrivacyParameters, int, int], Guarantee]
 """A guarantee for n users, of whom a number is honest or adds dummies."""

@@ -3,13 +3,13 @@
 from functools import partial
 from typing import Final
 
-from audit import weaknesses
-from audit.attacks import poisoning, shuffler_runs
-from audit.coalitions import flood, one_of_two, single_user, whole_batch
-from audit.observation.party_views import observe_services
-from audit.sampling import devices, draws
-from audit.scenario import EVERY_KIND, Scenario
-from common.task.kinds import ITEM_KINDS
+from shuffledp.audit import weaknesses
+from shuffledp.audit.attacks import poisoning, shuffler_runs
+from shuffledp.audit.coalitions import flood, one_of_two, single_user, whole_batch
+from shuffledp.audit.observation.party_views import observe_services
+from shuffledp.audit.sampling import devices, draws
+from shuffledp.audit.scenario import EVERY_KIND, Scenario
+from shuffledp.common.task.kinds import ITEM_KINDS
 
 _for_all = partial(Scenario, kinds=EVERY_KIND)
 _for_one = partial(Scenario, shufflers=(1,))

@@ -11,32 +11,32 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.random import Generator
 
-from analyzer.storage.store import Store
-from audit.coalitions.whole_batch import GAME_USERS, proven_epsilon
-from audit.families.family import Family, Items
-from audit.harness.in_process_run import DishonestShuffler, InProcessRun, Tampering
-from audit.harness.party_cores import InlineExecutor, InProcessAnalyzer, permuting
-from audit.scenario import AuditSubject, Ports, Weakness
-from common.accounting import guarantees
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.crypto.privacy_tokens import PendingToken
-from common.errors import ConflictError, WireError
-from common.mechanisms.base import Mechanism, Randomizer, Reports
-from common.messages.batch import BatchManifest
-from common.messages.guarantee import Coalition, Guarantee
-from common.messages.inclusion_proof import distinct_rows
-from common.messages.submission import Value
-from common.receiving import received_job
-from common.runtime.parts.executor import Executor, J, T
-from common.task.dummies import Drawn
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from common.wire.results import result_from_bytes, result_to_wire
-from shuffler.permutation import permute
-from shuffler.relay import layer_jobs
-from shuffler.shuffle_job import PERMUTED, ShuffleJob
-from user_agent.contribution import Contributor, PreparedSubmission
-from user_agent.device_store import DeviceStore, InclusionState, SavedSubmission
+from shuffledp.analyzer.storage.store import Store
+from shuffledp.audit.coalitions.whole_batch import GAME_USERS, proven_epsilon
+from shuffledp.audit.families.family import Family, Items
+from shuffledp.audit.harness.in_process_run import DishonestShuffler, InProcessRun, Tampering
+from shuffledp.audit.harness.party_cores import InlineExecutor, InProcessAnalyzer, permuting
+from shuffledp.audit.scenario import AuditSubject, Ports, Weakness
+from shuffledp.common.accounting import guarantees
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.crypto.privacy_tokens import PendingToken
+from shuffledp.common.errors import ConflictError, WireError
+from shuffledp.common.mechanisms.base import Mechanism, Randomizer, Reports
+from shuffledp.common.messages.batch import BatchManifest
+from shuffledp.common.messages.guarantee import Coalition, Guarantee
+from shuffledp.common.messages.inclusion_proof import distinct_rows
+from shuffledp.common.messages.submission import Value
+from shuffledp.common.receiving import received_job
+from shuffledp.common.runtime.parts.executor import Executor, J, T
+from shuffledp.common.task.dummies import Drawn
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.results import result_from_bytes, result_to_wire
+from shuffledp.shuffler.permutation import permute
+from shuffledp.shuffler.relay import layer_jobs
+from shuffledp.shuffler.shuffle_job import PERMUTED, ShuffleJob
+from shuffledp.user_agent.contribution import Contributor, PreparedSubmission
+from shuffledp.user_agent.device_store import DeviceStore, InclusionState, SavedSubmission
 
 _DEPLOYED: Final = Ports()
 _WRONG_DEVICES: Final = 5

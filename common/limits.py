@@ -13,7 +13,7 @@ from operator import or_
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from common.errors import WireError
+from shuffledp.common.errors import WireError
 
 MAX_USERS: Final = 10**9
 MAX_UNIX_TIME: Final = 2**40

@@ -12,7 +12,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, Literal, cast, get_args
 
-from common.errors import TaskError
+from shuffledp.common.errors import TaskError
 
 Kind = Literal["categorical", "ordered", "string", "open", "mean", "vector", "key-value", "table"]
 """Kind of one user's value: an item, a number counted in buckets, a text, a text or code that no

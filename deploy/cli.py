@@ -13,44 +13,65 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
-import common.runtime.blas_threads  # noqa: F401  # before numpy
-from common.errors import ShuffleDpError, UsageError
-from common.version import VERSION
-from deploy.terminal.escape import visible
-from deploy.terminal.help_examples import example
-from deploy.terminal.interruption import INTERRUPTED, ended_by_interrupt
+import shuffledp.common.runtime.blas_threads  # noqa: F401  # before numpy
+from shuffledp.common.errors import ShuffleDpError, UsageError
+from shuffledp.common.version import VERSION
+from shuffledp.deploy.terminal.escape import visible
+from shuffledp.deploy.terminal.help_examples import example
+from shuffledp.deploy.terminal.interruption import INTERRUPTED, ended_by_interrupt
 
 _COMMANDS: Final = {
-    "demo": ("deploy.commands.demo", "Collect values privately, on this machine."),
-    "up": ("deploy.commands.up", "Run all parties and a page to take part, on this machine."),
-    "account": ("lab.commands.account", "Bound epsilon or delta for given parameters."),
-    "plan": ("lab.commands.plan", "Find the best parameters that meet a guarantee."),
+    "demo": ("shuffledp.deploy.commands.demo", "Collect values privately, on this machine."),
+    "up": (
+        "shuffledp.deploy.commands.up",
+        "Run all parties and a page to take part, on this machine.",
+    ),
+    "account": ("shuffledp.lab.commands.account", "Bound epsilon or delta for given parameters."),
+    "plan": ("shuffledp.lab.commands.plan", "Find the best parameters that meet a guarantee."),
     "capacity": (
-        "lab.commands.capacity",
+        "shuffledp.lab.commands.capacity",
         "Predict the cores, memory, disk and network that reports need.",
     ),
-    "simulate": ("lab.commands.simulate", "Compare protocols on a data set."),
-    "reproduce": ("lab.commands.simulate", "Repeat published experiments."),
-    "audit": ("audit.commands.audit", "Simulate attacks by every coalition."),
-    "load": ("deploy.commands.load", "Load-test the services and reconcile all counts."),
-    "init": ("deploy.commands.profile", "Write a profile: default options for operators."),
-    "task": ("deploy.commands.task", "Create, list, show and close tasks."),
-    "series": ("deploy.commands.series", "Repeat a task on a schedule, and show its rounds."),
-    "live": ("deploy.commands.live", "Watch a batch's progress in a browser."),
-    "batch": ("deploy.commands.batch", "Release, drop or erase a batch without a result."),
-    "result": ("deploy.commands.result", "Print or write a released result."),
-    "ledger": ("deploy.commands.result", "Print every release's cost and the budgets left."),
-    "iterate": ("deploy.commands.result", "Write the draft of PrivKVM's next iteration."),
-    "discover-labels": ("deploy.commands.result", "Write found values as labels of a second task."),
-    "contribute": ("deploy.commands.person", "Contribute a value through your user agent."),
-    "receipt": ("deploy.commands.person", "Show whether your value was counted."),
-    "log": ("deploy.commands.log", "Compare what devices saw of the log of tasks."),
+    "simulate": ("shuffledp.lab.commands.simulate", "Compare protocols on a data set."),
+    "reproduce": ("shuffledp.lab.commands.simulate", "Repeat published experiments."),
+    "audit": ("shuffledp.audit.commands.audit", "Simulate attacks by every coalition."),
+    "load": ("shuffledp.deploy.commands.load", "Load-test the services and reconcile all counts."),
+    "init": (
+        "shuffledp.deploy.commands.profile",
+        "Write a profile: default options for operators.",
+    ),
+    "task": ("shuffledp.deploy.commands.task", "Create, list, show and close tasks."),
+    "series": (
+        "shuffledp.deploy.commands.series",
+        "Repeat a task on a schedule, and show its rounds.",
+    ),
+    "live": ("shuffledp.deploy.commands.live", "Watch a batch's progress in a browser."),
+    "batch": (
+        "shuffledp.deploy.commands.batch",
+        "Release, drop or erase a batch without a result.",
+    ),
+    "result": ("shuffledp.deploy.commands.result", "Print or write a released result."),
+    "ledger": (
+        "shuffledp.deploy.commands.result",
+        "Print every release's cost and the budgets left.",
+    ),
+    "iterate": ("shuffledp.deploy.commands.result", "Write the draft of PrivKVM's next iteration."),
+    "discover-labels": (
+        "shuffledp.deploy.commands.result",
+        "Write found values as labels of a second task.",
+    ),
+    "contribute": (
+        "shuffledp.deploy.commands.person",
+        "Contribute a value through your user agent.",
+    ),
+    "receipt": ("shuffledp.deploy.commands.person", "Show whether your value was counted."),
+    "log": ("shuffledp.deploy.commands.log", "Compare what devices saw of the log of tasks."),
     "sentinels": (
-        "deploy.commands.sentinels",
+        "shuffledp.deploy.commands.sentinels",
         "Send test submissions that the analyzer recognizes.",
     ),
-    "keys": ("deploy.commands.keys", "Create certificates and signing identities."),
-    "issuer": ("deploy.commands.issuer", "Prepare the issuer of one-time tokens."),
+    "keys": ("shuffledp.deploy.commands.keys", "Create certificates and signing identities."),
+    "issuer": ("shuffledp.deploy.commands.issuer", "Prepare the issuer of one-time tokens."),
 }
 _OF_A_PERSON: Final = {
     "contribute": "takes the digest, and only the options that --help lists; it asks for the "
@@ -98,7 +119,7 @@ class _LazyGroup(TyperGroup):
                 raise KeyboardInterrupt from error
             raise
         except typer.BadParameter as error:
-            from deploy.commands.profile import PROFILE_OPTIONS  # noqa: PLC0415  # help needs none
+            from shuffledp.deploy.commands.profile import PROFILE_OPTIONS  # noqa: PLC0415  # help needs none
 
             if not error.message and error.param and error.param.name in PROFILE_OPTIONS:
                 error.message = "Set it, or write a profile with `shuffledp init STATE`, "
@@ -149,7 +170,7 @@ def shuffledp(
     ] = False,
 ) -> None:
     """Collect statistics with differential privacy: no party sees both a person and the answer."""
-    from deploy.commands.profile import profile_defaults  # noqa: PLC0415  # help needs none
+    from shuffledp.deploy.commands.profile import profile_defaults  # noqa: PLC0415  # help needs none
 
     if context.invoked_subcommand not in {"demo", "up"}:  # they take nothing from it
         context.default_map = profile_defaults(profile)

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError, TaskError
-from common.mechanisms.base import (
+from shuffledp.common.errors import ReportError, TaskError
+from shuffledp.common.mechanisms.base import (
     Counts,
     MechanismRequest,
     Mixture,
@@ -21,13 +21,13 @@ from common.mechanisms.base import (
     check_answers,
     check_values,
 )
-from common.mechanisms.bits import chunks
-from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.sampling import exact_coins
-from common.mechanisms.support import SupportCounting
-from common.mechanisms.weights import OddsOfWeights, ResponseWeights
-from common.task.specs import MAX_REPORT_BYTES, MAX_WEIGHT_SUM, MechanismSpec
-from common.task.task import Task
+from shuffledp.common.mechanisms.bits import chunks
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.mechanisms.sampling import exact_coins
+from shuffledp.common.mechanisms.support import SupportCounting
+from shuffledp.common.mechanisms.weights import OddsOfWeights, ResponseWeights
+from shuffledp.common.task.specs import MAX_REPORT_BYTES, MAX_WEIGHT_SUM, MechanismSpec
+from shuffledp.common.task.task import Task
 
 
 @dataclass(frozen=True)

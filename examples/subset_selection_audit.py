@@ -5,9 +5,9 @@ from typing import Final
 import numpy as np
 from numpy.random import Generator
 
-from audit.families.family import Families, ItemFamily, Items, SupportDistribution
-from common.mechanisms.base import Reports, reports_of
 from examples.subset_selection import SubsetSelection
+from shuffledp.audit.families.family import Families, ItemFamily, Items, SupportDistribution
+from shuffledp.common.mechanisms.base import Reports, reports_of
 
 
 class NamedItems(ItemFamily[SubsetSelection]):

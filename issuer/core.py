@@ -12,16 +12,16 @@ from typing import Final
 
 import gmpy2
 
-from common import errors
-from common.crypto.privacy_tokens import TokenKey
-from common.crypto.token_signing import blinded_number
-from common.runtime.clock import Clock, repeat
-from common.runtime.shared_calls import GroupCommit
-from issuer.entitlements import Entitlements
-from issuer.issuance_store import IssuanceStore, Issued, Refused, Settled, Wanted
-from issuer.metrics import TokenOutcome
-from issuer.token_cap import TokenCap
-from issuer.token_keys import HeldKey, TokenKeys
+from shuffledp.common import errors
+from shuffledp.common.crypto.privacy_tokens import TokenKey
+from shuffledp.common.crypto.token_signing import blinded_number
+from shuffledp.common.runtime.clock import Clock, repeat
+from shuffledp.common.runtime.shared_calls import GroupCommit
+from shuffledp.issuer.entitlements import Entitlements
+from shuffledp.issuer.issuance_store import IssuanceStore, Issued, Refused, Settled, Wanted
+from shuffledp.issuer.metrics import TokenOutcome
+from shuffledp.issuer.token_cap import TokenCap
+from shuffledp.issuer.token_keys import HeldKey, TokenKeys
 
 _TICK: Final = 600.0
 """Seconds between searches for ended keys."""

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 from unicodedata import normalize
 
-from common.errors import CredentialError, SettingsError
-from common.runtime import logs
-from common.runtime.validation import read_file
+from shuffledp.common.errors import CredentialError, SettingsError
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.validation import read_file
 
 MAX_NAME_CHARACTERS: Final = 200
 _MAX_LIST_BYTES: Final = 1 << 28

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import jwt
 
-from common.errors import CredentialError, SettingsError
-from common.runtime.clock import Clock
-from issuer.entitlements import WatchedFile
+from shuffledp.common.errors import CredentialError, SettingsError
+from shuffledp.common.runtime.clock import Clock
+from shuffledp.issuer.entitlements import WatchedFile
 
 _LEEWAY: Final = 60.0
 """Seconds by which the clocks of issuer and identity provider may differ."""

@@ -12,8 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, Literal
 
-from common.runtime.database import Database, Schema
-from issuer.token_cap import Charge
+from shuffledp.common.runtime.database import Database, Schema
+from shuffledp.issuer.token_cap import Charge
 
 _TABLE: Final = """
 CREATE TABLE IF NOT EXISTS issued (

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, Literal, get_args
 
-from common.runtime.metrics import OF_SERVERS, MetricRow, ProcessMetrics
+from shuffledp.common.runtime.metrics import OF_SERVERS, MetricRow, ProcessMetrics
 
 _Refusal = Literal["credential", "second message", "key", "malformed", "cap"]
 TokenOutcome = Literal["issued", "repeated", _Refusal]

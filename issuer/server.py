@@ -3,24 +3,24 @@
 from functools import partial
 from pathlib import Path
 
-from common.crypto.signing import PublicIdentity
-from common.runtime.access import OperatorToken
-from common.runtime.clock import Clock, SystemClock
-from common.runtime.http_edge import serve_http
-from common.runtime.key_store import load_identity
-from common.runtime.service import AddServices, Service
-from common.runtime.state_directory import StateDirectory
-from common.runtime.witness_service import WitnessServicer
-from issuer.core import Issuance, signing_threads
-from issuer.entitlements import Entitlements, PeopleList
-from issuer.id_tokens import IdTokens
-from issuer.issuance_store import IssuanceStore
-from issuer.metrics import METRICS, IssuanceMetrics
-from issuer.servicer import IssuerServicer
-from issuer.settings import IssuerSettings
-from issuer.token_cap import TokenCap
-from issuer.token_keys import TokenKeys
-from protos.shuffledp.v1 import issuer_pb2_grpc, log_pb2_grpc
+from shuffledp.common.crypto.signing import PublicIdentity
+from shuffledp.common.runtime.access import OperatorToken
+from shuffledp.common.runtime.clock import Clock, SystemClock
+from shuffledp.common.runtime.http_edge import serve_http
+from shuffledp.common.runtime.key_store import load_identity
+from shuffledp.common.runtime.service import AddServices, Service
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.witness_service import WitnessServicer
+from shuffledp.issuer.core import Issuance, signing_threads
+from shuffledp.issuer.entitlements import Entitlements, PeopleList
+from shuffledp.issuer.id_tokens import IdTokens
+from shuffledp.issuer.issuance_store import IssuanceStore
+from shuffledp.issuer.metrics import METRICS, IssuanceMetrics
+from shuffledp.issuer.servicer import IssuerServicer
+from shuffledp.issuer.settings import IssuerSettings
+from shuffledp.issuer.token_cap import TokenCap
+from shuffledp.issuer.token_keys import TokenKeys
+from shuffledp.protos.shuffledp.v1 import issuer_pb2_grpc, log_pb2_grpc
 
 
 async def start(settings: IssuerSettings) -> Service:

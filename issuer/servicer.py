@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from common.crypto.signing import KeyUse, SigningIdentity, prove_key
-from common.task.token_spec import TokenSpec
-from common.wire.issuance import (
+from shuffledp.common.crypto.signing import KeyUse, SigningIdentity, prove_key
+from shuffledp.common.task.token_spec import TokenSpec
+from shuffledp.common.wire.issuance import (
     TOKENS,
     bulk_issuance_from_wire,
     issuance_from_wire,
     key_terms_from_wire,
 )
-from issuer.core import Issuance
-from protos.shuffledp.v1 import issuer_pb2, issuer_pb2_grpc
+from shuffledp.issuer.core import Issuance
+from shuffledp.protos.shuffledp.v1 import issuer_pb2, issuer_pb2_grpc
 
 
 @dataclass

@@ -5,12 +5,12 @@ from typing import Annotated
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from common.crypto.key_ring import MAX_DAYS
-from common.crypto.privacy_tokens import check_issuer_name
-from common.errors import SettingsError, WireError
-from common.runtime.http_settings import HttpSettings
-from common.runtime.settings import FilePath, Processes
-from common.runtime.validation import STRICT
+from shuffledp.common.crypto.key_ring import MAX_DAYS
+from shuffledp.common.crypto.privacy_tokens import check_issuer_name
+from shuffledp.common.errors import SettingsError, WireError
+from shuffledp.common.runtime.http_settings import HttpSettings
+from shuffledp.common.runtime.settings import FilePath, Processes
+from shuffledp.common.runtime.validation import STRICT
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

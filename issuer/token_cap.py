@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
-from common.dates import utc
-from common.errors import SettingsError
-from common.runtime import logs
-from common.runtime.state_directory import StateDirectory
+from shuffledp.common.dates import utc
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.state_directory import StateDirectory
 
 _FILES: Final = "period-*.key"
 _KEY_BYTES: Final = 32

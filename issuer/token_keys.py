@@ -13,11 +13,11 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Final, Self
 
-from common.crypto.token_signing import TokenSigningKey
-from common.dates import utc
-from common.errors import SettingsError, UnknownKeyError, WireError
-from common.runtime import logs
-from common.runtime.state_directory import StateDirectory
+from shuffledp.common.crypto.token_signing import TokenSigningKey
+from shuffledp.common.dates import utc
+from shuffledp.common.errors import SettingsError, UnknownKeyError, WireError
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.state_directory import StateDirectory
 
 _FILES: Final = "token-*.key"
 _END_BYTES: Final = 8

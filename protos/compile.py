@@ -1,7 +1,7 @@
 """
 Generate the protocol buffer code beside the .proto files, or check that it is up to date.
 
-Run as `python -m protos.compile [--check]`.
+Run as `python -m shuffledp.protos.compile [--check]`.
 """
 
 import argparse
@@ -40,7 +40,9 @@ def generate(target: Path) -> list[Path]:
         # The compiler names modules by proto path; here they live below the package protos.
         text = path.read_text(encoding="utf-8")
         for old in ("from shuffledp.v1 import", "import shuffledp.v1.", "from shuffledp.v1."):
-            text = text.replace(f"\n{old}", "\n" + old.replace("shuffledp", "protos.shuffledp", 1))
+            text = text.replace(
+                f"\n{old}", "\n" + old.replace("shuffledp", "shuffledp.protos.shuffledp", 1)
+            )
         path.write_text(text, encoding="utf-8")
     return [path.relative_to(target) for path in generated]
 

@@ -1,9 +1,9 @@
-"""Run as `python -m publisher --settings publisher.toml`."""
+"""Run as `python -m shuffledp.publisher --settings publisher.toml`."""
 
-import common.runtime.blas_threads  # noqa: F401  # before numpy
-from common.runtime.service import main
-from publisher.server import start
-from publisher.settings import PublisherSettings
+import shuffledp.common.runtime.blas_threads  # noqa: F401  # before numpy
+from shuffledp.common.runtime.service import main
+from shuffledp.publisher.server import start
+from shuffledp.publisher.settings import PublisherSettings
 
 if __name__ == "__main__":
     main("publisher", PublisherSettings, start)

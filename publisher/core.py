@@ -9,7 +9,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from common.runtime.validation import read_file
+from shuffledp.common.runtime.validation import read_file
 
 CONSTANTS: Final = "constants.js"
 """The module with the pins and limits, which the page's script imports."""

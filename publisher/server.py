@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Final
 
-from common.runtime import logs
-from common.runtime.clock import SystemClock
-from common.runtime.http_server import HttpServer, ServerCertificate
-from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import TlsFiles, development_files
-from publisher.core import Page
-from publisher.settings import PublisherSettings
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.http_server import HttpServer, ServerCertificate
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.tls import TlsFiles, development_files
+from shuffledp.publisher.core import Page
+from shuffledp.publisher.settings import PublisherSettings
 
 _BUNDLE: Final = Path(__file__).parents[1] / "user_agent" / "web" / "dist"
 

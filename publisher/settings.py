@@ -7,13 +7,13 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
-from common.errors import SettingsError
-from common.runtime.access import is_local
-from common.runtime.http_settings import Host
-from common.runtime.pin_settings import PinSettings
-from common.runtime.settings import FilePath, ServiceSettings
-from common.runtime.validation import STRICT
-from common.version import VERSION
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.access import is_local
+from shuffledp.common.runtime.http_settings import Host
+from shuffledp.common.runtime.pin_settings import PinSettings
+from shuffledp.common.runtime.settings import FilePath, ServiceSettings
+from shuffledp.common.runtime.validation import STRICT
+from shuffledp.common.version import VERSION
 
 _PUBLISHED: Final = (
     *sorted(

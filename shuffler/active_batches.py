@@ -9,21 +9,21 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from common import errors
-from common.crypto.batch_key import BatchKey
-from common.crypto.hpke import HpkePrivateKey, KeyId, key_id
-from common.crypto.signing import KeyUse, PublicIdentity, SignedTask, check_key
-from common.messages.batch import BATCH_ID_BYTES, BatchId, BatchState
-from common.runtime import logs
-from common.runtime.blocks import KEY_FILES, key_file
-from common.runtime.key_store import KeyStore
-from common.runtime.shared_calls import SharedCalls
-from common.runtime.state_directory import StateDirectory
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from shuffler.batch_states import FINAL_STATES, ClosingRule
-from shuffler.delivery_client import ReceivingParty
-from shuffler.storage.submission_store import BatchStore, StoredBatch, SubmissionStore
+from shuffledp.common import errors
+from shuffledp.common.crypto.batch_key import BatchKey
+from shuffledp.common.crypto.hpke import HpkePrivateKey, KeyId, key_id
+from shuffledp.common.crypto.signing import KeyUse, PublicIdentity, SignedTask, check_key
+from shuffledp.common.messages.batch import BATCH_ID_BYTES, BatchId, BatchState
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.blocks import KEY_FILES, key_file
+from shuffledp.common.runtime.key_store import KeyStore
+from shuffledp.common.runtime.shared_calls import SharedCalls
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.shuffler.batch_states import FINAL_STATES, ClosingRule
+from shuffledp.shuffler.delivery_client import ReceivingParty
+from shuffledp.shuffler.storage.submission_store import BatchStore, StoredBatch, SubmissionStore
 
 _MAX_LOOKUPS: Final = 256
 """Maximum number of concurrent lookups of each kind: to begin a batch, and to find one."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from common.crypto.privacy_tokens import TokenKey
-from common.errors import ConnectionLimitError, WireError
-from common.task.token_spec import TokenSpec
-from common.task_digest import TaskDigest
+from shuffledp.common.crypto.privacy_tokens import TokenKey
+from shuffledp.common.errors import ConnectionLimitError, WireError
+from shuffledp.common.task.token_spec import TokenSpec
+from shuffledp.common.task_digest import TaskDigest
 
 _MAX_CONNECTIONS: Final = 100_000
 """Maximum number of connections counted; the least recently used is forgotten first."""

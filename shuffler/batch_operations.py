@@ -3,12 +3,12 @@
 from contextlib import suppress
 from dataclasses import dataclass
 
-from common.errors import BatchStateError
-from common.messages.batch import BatchState, BatchStatus
-from common.task_digest import TaskDigest
-from shuffler.active_batches import Batches
-from shuffler.batch_states import Event, close_request_event, next_state
-from shuffler.storage.submission_store import BatchStore
+from shuffledp.common.errors import BatchStateError
+from shuffledp.common.messages.batch import BatchState, BatchStatus
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.shuffler.active_batches import Batches
+from shuffledp.shuffler.batch_states import Event, close_request_event, next_state
+from shuffledp.shuffler.storage.submission_store import BatchStore
 
 
 @dataclass(kw_only=True)

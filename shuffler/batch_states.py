@@ -17,9 +17,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Final
 
-from common.errors import BatchStateError
-from common.limits import MAX_UNIX_TIME, MAX_USERS, parse_count, parse_positive
-from common.messages.batch import BatchState
+from shuffledp.common.errors import BatchStateError
+from shuffledp.common.limits import MAX_UNIX_TIME, MAX_USERS, parse_count, parse_positive
+from shuffledp.common.messages.batch import BatchState
 
 
 class Event(Enum):

@@ -8,21 +8,21 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from common import errors
-from common.crypto.hpke import envelope_context
-from common.crypto.hpke_pool import HpkePool
-from common.crypto.privacy_tokens import nonce_of
-from common.crypto.signing import SignedTask
-from common.messages.batch import BatchProgress
-from common.messages.submission import REFUSALS, Outcome
-from common.task.task import Task, listed
-from common.task_digest import TaskDigest
-from shuffler.active_batches import ActiveBatch, FinishedBatch
-from shuffler.admission import ConnectionLimit, TokenCheck
-from shuffler.batch_operations import BatchOperations
-from shuffler.refusals import RefusalCounts
-from shuffler.storage.group import Arrival, Group, form_group
-from shuffler.storage.submission_store import SubmissionStore
+from shuffledp.common import errors
+from shuffledp.common.crypto.hpke import envelope_context
+from shuffledp.common.crypto.hpke_pool import HpkePool
+from shuffledp.common.crypto.privacy_tokens import nonce_of
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.messages.batch import BatchProgress
+from shuffledp.common.messages.submission import REFUSALS, Outcome
+from shuffledp.common.task.task import Task, listed
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.shuffler.active_batches import ActiveBatch, FinishedBatch
+from shuffledp.shuffler.admission import ConnectionLimit, TokenCheck
+from shuffledp.shuffler.batch_operations import BatchOperations
+from shuffledp.shuffler.refusals import RefusalCounts
+from shuffledp.shuffler.storage.group import Arrival, Group, form_group
+from shuffledp.shuffler.storage.submission_store import SubmissionStore
 
 _CALLS_AHEAD: Final = 3
 """Bulk calls admitted per worker: one being opened, one waiting, one being stored."""

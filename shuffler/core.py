@@ -5,28 +5,28 @@ from typing import Any
 
 import numpy as np
 
-from common.crypto.hpke_pool import HpkePool
-from common.crypto.key_ring import DAY
-from common.crypto.signing import PublicIdentity, SigningIdentity
-from common.runtime.blocks import Blocks
-from common.runtime.clock import Clock
-from common.runtime.key_store import KeyStore
-from common.runtime.metrics import ProcessMetrics
-from common.runtime.parts.executor import Executor
-from common.runtime.state_directory import StateDirectory
-from shuffler.active_batches import ActiveBatches, Batches, CollectingBatches
-from shuffler.admission import ConnectionLimit
-from shuffler.batch_operations import BatchOperations
-from shuffler.collection import Collection
-from shuffler.delivery import Deliveries
-from shuffler.delivery_client import NextHop, ReceivingParty
-from shuffler.inclusion import InclusionProofs
-from shuffler.log_relay import GetLog, LogRelay
-from shuffler.metrics import BatchMetrics
-from shuffler.refusals import RefusalCounts
-from shuffler.settings import ShufflerSettings
-from shuffler.storage.batch_seeds import BatchSeeds
-from shuffler.storage.submission_store import BatchStore, SubmissionStore
+from shuffledp.common.crypto.hpke_pool import HpkePool
+from shuffledp.common.crypto.key_ring import DAY
+from shuffledp.common.crypto.signing import PublicIdentity, SigningIdentity
+from shuffledp.common.runtime.blocks import Blocks
+from shuffledp.common.runtime.clock import Clock
+from shuffledp.common.runtime.key_store import KeyStore
+from shuffledp.common.runtime.metrics import ProcessMetrics
+from shuffledp.common.runtime.parts.executor import Executor
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.shuffler.active_batches import ActiveBatches, Batches, CollectingBatches
+from shuffledp.shuffler.admission import ConnectionLimit
+from shuffledp.shuffler.batch_operations import BatchOperations
+from shuffledp.shuffler.collection import Collection
+from shuffledp.shuffler.delivery import Deliveries
+from shuffledp.shuffler.delivery_client import NextHop, ReceivingParty
+from shuffledp.shuffler.inclusion import InclusionProofs
+from shuffledp.shuffler.log_relay import GetLog, LogRelay
+from shuffledp.shuffler.metrics import BatchMetrics
+from shuffledp.shuffler.refusals import RefusalCounts
+from shuffledp.shuffler.settings import ShufflerSettings
+from shuffledp.shuffler.storage.batch_seeds import BatchSeeds
+from shuffledp.shuffler.storage.submission_store import BatchStore, SubmissionStore
 
 
 @dataclass(kw_only=True)

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, Final
 
-from common import errors
-from common.messages.batch import (
+from shuffledp.common import errors
+from shuffledp.common.messages.batch import (
     CONTENT_HASH_BYTES,
     MAX_REASON_CHARACTERS,
     BatchId,
@@ -22,16 +22,16 @@ from common.messages.batch import (
     BatchState,
     chain_batch_id,
 )
-from common.messages.inclusion_proof import range_count
-from common.runtime import logs
-from common.runtime.blocks import BATCH_FOLDERS, Blocks, SealedBlocks
-from common.runtime.clock import Clock, cancel_all, retry_pause, wait_for_change
-from common.runtime.parts.executor import Executor, gather
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from common.wire.batches import MAX_CHUNK_BYTES
-from shuffler.active_batches import ActiveBatch, ActiveBatches
-from shuffler.batch_states import (
+from shuffledp.common.messages.inclusion_proof import range_count
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.blocks import BATCH_FOLDERS, Blocks, SealedBlocks
+from shuffledp.common.runtime.clock import Clock, cancel_all, retry_pause, wait_for_change
+from shuffledp.common.runtime.parts.executor import Executor, gather
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.batches import MAX_CHUNK_BYTES
+from shuffledp.shuffler.active_batches import ActiveBatch, ActiveBatches
+from shuffledp.shuffler.batch_states import (
     FINAL_STATES,
     ClosingRule,
     Event,
@@ -39,12 +39,12 @@ from shuffler.batch_states import (
     is_past_end,
     next_state,
 )
-from shuffler.delivery_client import NextHop, ReceivingParty
-from shuffler.inclusion import LEAVES, InclusionProofs, ProofJob, proof_folder
-from shuffler.metrics import BatchMetrics
-from shuffler.shuffle_job import PERMUTED, SCRATCH, ShuffleJob, bucket_count, shuffle
-from shuffler.storage.batch_seeds import BatchSeeds
-from shuffler.storage.submission_store import GroupSource, StoredBatch
+from shuffledp.shuffler.delivery_client import NextHop, ReceivingParty
+from shuffledp.shuffler.inclusion import LEAVES, InclusionProofs, ProofJob, proof_folder
+from shuffledp.shuffler.metrics import BatchMetrics
+from shuffledp.shuffler.shuffle_job import PERMUTED, SCRATCH, ShuffleJob, bucket_count, shuffle
+from shuffledp.shuffler.storage.batch_seeds import BatchSeeds
+from shuffledp.shuffler.storage.submission_store import GroupSource, StoredBatch
 
 _PERMUTED_STATES: Final = frozenset(
     {BatchState.PERMUTED, BatchState.SENT, BatchState.DELIVERED, BatchState.QUARANTINED}

@@ -7,23 +7,29 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import grpc
 
-from common.crypto.signing import PublicIdentity, SignedTask
-from common.errors import CallerError, PeerError, PeerRefusalError
-from common.messages.batch import BatchManifest, BatchPart
-from common.messages.inclusion_proof import BatchCommitment
-from common.runtime.rpc import DELIVERY_DEADLINE, LONG_DEADLINE, SHORT_DEADLINE, FreshChannel, reply
-from common.task_digest import TaskDigest
-from common.transparency.checkpoint import SignedCheckpoint
-from common.wire.batches import (
+from shuffledp.common.crypto.signing import PublicIdentity, SignedTask
+from shuffledp.common.errors import CallerError, PeerError, PeerRefusalError
+from shuffledp.common.messages.batch import BatchManifest, BatchPart
+from shuffledp.common.messages.inclusion_proof import BatchCommitment
+from shuffledp.common.runtime.rpc import (
+    DELIVERY_DEADLINE,
+    LONG_DEADLINE,
+    SHORT_DEADLINE,
+    FreshChannel,
+    reply,
+)
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.transparency.checkpoint import SignedCheckpoint
+from shuffledp.common.wire.batches import (
     arrived_from_wire,
     commitment_from_wire,
     delivery_to_wire,
     part_to_wire,
     wants_reports,
 )
-from common.wire.tasks import signed_task_from_wire
-from common.wire.transparency import log_from_wire
-from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, log_pb2, relay_pb2_grpc
+from shuffledp.common.wire.tasks import signed_task_from_wire
+from shuffledp.common.wire.transparency import log_from_wire
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, log_pb2, relay_pb2_grpc
 
 T = TypeVar("T")
 

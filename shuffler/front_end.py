@@ -4,24 +4,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from common import errors
-from common.crypto.batch_key import KEY_BYTES, BatchKey
-from common.crypto.hpke import PRIVATE_KEY_BYTES, HpkePrivateKey
-from common.crypto.signing import IDENTITY_BYTES, SigningIdentity
-from common.limits import parse_fixed
-from common.messages.batch import BATCH_ID_BYTES, BatchId
-from common.runtime.clock import repeat
-from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from common.transparency.checkpoint import SignedCheckpoint
-from common.wire.fields import Codec
-from common.wire.tasks import signed_task_from_wire, signed_task_to_wire
-from common.wire.transparency import log_from_wire
-from protos.shuffledp.v1 import coordinator_pb2, coordinator_pb2_grpc, log_pb2
-from shuffler.active_batches import ActiveBatch, Batches, FinishedBatch
-from shuffler.batch_states import UNPERMUTED_STATES, ClosingRule
-from shuffler.storage.submission_store import SubmissionStore
+from shuffledp.common import errors
+from shuffledp.common.crypto.batch_key import KEY_BYTES, BatchKey
+from shuffledp.common.crypto.hpke import PRIVATE_KEY_BYTES, HpkePrivateKey
+from shuffledp.common.crypto.signing import IDENTITY_BYTES, SigningIdentity
+from shuffledp.common.limits import parse_fixed
+from shuffledp.common.messages.batch import BATCH_ID_BYTES, BatchId
+from shuffledp.common.runtime.clock import repeat
+from shuffledp.common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.transparency.checkpoint import SignedCheckpoint
+from shuffledp.common.wire.fields import Codec
+from shuffledp.common.wire.tasks import signed_task_from_wire, signed_task_to_wire
+from shuffledp.common.wire.transparency import log_from_wire
+from shuffledp.protos.shuffledp.v1 import coordinator_pb2, coordinator_pb2_grpc, log_pb2
+from shuffledp.shuffler.active_batches import ActiveBatch, Batches, FinishedBatch
+from shuffledp.shuffler.batch_states import UNPERMUTED_STATES, ClosingRule
+from shuffledp.shuffler.storage.submission_store import SubmissionStore
 
 _PEER: Final = "the coordinator"
 _CHECK_SECONDS: Final = 60.0

@@ -22,9 +22,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import DamagedStorageError, ProofError, WireError
-from common.messages.batch import BatchManifest
-from common.messages.inclusion_proof import (
+from shuffledp.common.errors import DamagedStorageError, ProofError, WireError
+from shuffledp.common.messages.batch import BatchManifest
+from shuffledp.common.messages.inclusion_proof import (
     HASH_BYTES,
     BatchCommitment,
     InclusionProof,
@@ -33,16 +33,16 @@ from common.messages.inclusion_proof import (
     distinct_rows,
     root_of,
 )
-from common.receiving.received_job import TreeJob, rows_from
-from common.runtime import logs
-from common.runtime.blocks import Blocks
-from common.runtime.clock import Clock, repeat
-from common.runtime.parts.executor import Executor
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from common.wire.batches import commitment_from_bytes, commitment_to_wire
-from shuffler.delivery_client import ReceivingParty
-from shuffler.shuffle_job import PERMUTED
+from shuffledp.common.receiving.received_job import TreeJob, rows_from
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.blocks import Blocks
+from shuffledp.common.runtime.clock import Clock, repeat
+from shuffledp.common.runtime.parts.executor import Executor
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.batches import commitment_from_bytes, commitment_to_wire
+from shuffledp.shuffler.delivery_client import ReceivingParty
+from shuffledp.shuffler.shuffle_job import PERMUTED
 
 _FOLDERS: Final = re.compile("proof-([0-9a-f]{64})")
 _BUCKETS: Final = np.dtype([("hash", f"V{HASH_BYTES}"), ("n_leaves", "<u4")])

@@ -3,15 +3,15 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from common.crypto.signing import SignedTask
-from common.errors import PeerError, PeerRefusalError, ProofError
-from common.runtime import logs
-from common.runtime.clock import Clock
-from common.runtime.shared_calls import SharedCalls
-from common.transparency.checkpoint import SignedCheckpoint
-from common.transparency.log import LogCopy, LogEntry, LogProof
-from common.transparency.merkle import OLD_COPY
-from common.wire.transparency import MAX_LEAVES
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import PeerError, PeerRefusalError, ProofError
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.clock import Clock
+from shuffledp.common.runtime.shared_calls import SharedCalls
+from shuffledp.common.transparency.checkpoint import SignedCheckpoint
+from shuffledp.common.transparency.log import LogCopy, LogEntry, LogProof
+from shuffledp.common.transparency.merkle import OLD_COPY
+from shuffledp.common.wire.transparency import MAX_LEAVES
 
 _FRESH_SECONDS: Final = 2.0
 """Seconds for which the copy is used without another call."""

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from common.messages.batch import BatchId, BatchState
-from common.messages.submission import REFUSALS, Outcome
-from common.runtime.metrics import OF_KEY_HOLDERS, MetricRow, ProcessMetrics
-from common.runtime.parts.executor import OF_PARTS
+from shuffledp.common.messages.batch import BatchId, BatchState
+from shuffledp.common.messages.submission import REFUSALS, Outcome
+from shuffledp.common.runtime.metrics import OF_KEY_HOLDERS, MetricRow, ProcessMetrics
+from shuffledp.common.runtime.parts.executor import OF_PARTS
 
 COUNTED_STATES: Final = tuple(state for state in BatchState if state is not BatchState.COLLECTING)
 """Counted states of a batch: all but collecting, which a single call can start."""

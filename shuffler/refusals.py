@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from common.errors import ShuffleDpError, StorageError
-from common.messages.batch import BatchId
-from common.messages.submission import Outcome
-from common.runtime import logs
-from shuffler.storage.submission_store import SubmissionStore
+from shuffledp.common.errors import ShuffleDpError, StorageError
+from shuffledp.common.messages.batch import BatchId
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.runtime import logs
+from shuffledp.shuffler.storage.submission_store import SubmissionStore
 
 _PAUSE: Final = 1.0
 """Seconds between saves."""

@@ -9,41 +9,41 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from common.crypto.hpke import DEFAULT_SUITE, SUITES
-from common.crypto.hpke_pool import HpkePool
-from common.crypto.key_ring import KeyState
-from common.crypto.randomness import secure_generator
-from common.crypto.signing import KeyUse, PublicIdentity, SigningIdentity, signed_key
-from common.errors import SettingsError
-from common.runtime.access import OperatorToken
-from common.runtime.blocks import open_blocks
-from common.runtime.certificates import FRONT_END, RELAY
-from common.runtime.clock import SystemClock, repeat
-from common.runtime.http_edge import serve_http
-from common.runtime.key_store import KeyStore, Rotation, load_identity
-from common.runtime.parts.dask_engine import open_executor
-from common.runtime.parts.executor import Executor
-from common.runtime.rpc import FreshChannel
-from common.runtime.service import Service
-from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import internal_identity
-from common.runtime.witness_service import WitnessServicer
-from protos.shuffledp.v1 import (
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE, SUITES
+from shuffledp.common.crypto.hpke_pool import HpkePool
+from shuffledp.common.crypto.key_ring import KeyState
+from shuffledp.common.crypto.randomness import secure_generator
+from shuffledp.common.crypto.signing import KeyUse, PublicIdentity, SigningIdentity, signed_key
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.access import OperatorToken
+from shuffledp.common.runtime.blocks import open_blocks
+from shuffledp.common.runtime.certificates import FRONT_END, RELAY
+from shuffledp.common.runtime.clock import SystemClock, repeat
+from shuffledp.common.runtime.http_edge import serve_http
+from shuffledp.common.runtime.key_store import KeyStore, Rotation, load_identity
+from shuffledp.common.runtime.parts.dask_engine import open_executor
+from shuffledp.common.runtime.parts.executor import Executor
+from shuffledp.common.runtime.rpc import FreshChannel
+from shuffledp.common.runtime.service import Service
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.tls import internal_identity
+from shuffledp.common.runtime.witness_service import WitnessServicer
+from shuffledp.protos.shuffledp.v1 import (
     coordinator_pb2_grpc,
     log_pb2_grpc,
     relay_pb2_grpc,
     shuffler_pb2_grpc,
 )
-from shuffler.core import BatchCore, FrontEndCore, ShufflerCore
-from shuffler.delivery_client import AnalyzerClient, DeliveryClient, ReceivingParty
-from shuffler.front_end import CoordinatorClient, FrontEndBatches
-from shuffler.metrics import METRICS
-from shuffler.relay.relay_core import RelayCore
-from shuffler.relay.relay_store import RelayStore
-from shuffler.servicer import CoordinatorServicer, RelayServicer, ShufflerServicer
-from shuffler.settings import ShufflerSettings
-from shuffler.storage.open_store import open_store
-from shuffler.worker import run_part
+from shuffledp.shuffler.core import BatchCore, FrontEndCore, ShufflerCore
+from shuffledp.shuffler.delivery_client import AnalyzerClient, DeliveryClient, ReceivingParty
+from shuffledp.shuffler.front_end import CoordinatorClient, FrontEndBatches
+from shuffledp.shuffler.metrics import METRICS
+from shuffledp.shuffler.relay.relay_core import RelayCore
+from shuffledp.shuffler.relay.relay_store import RelayStore
+from shuffledp.shuffler.servicer import CoordinatorServicer, RelayServicer, ShufflerServicer
+from shuffledp.shuffler.settings import ShufflerSettings
+from shuffledp.shuffler.storage.open_store import open_store
+from shuffledp.shuffler.worker import run_part
 
 
 async def start(

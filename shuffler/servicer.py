@@ -9,23 +9,27 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from common.crypto.signing import SigningIdentity, sign_bulk_receipt, sign_receipt
-from common.errors import PeerError, PeerRefusalError
-from common.messages.submission import STORED_OUTCOMES, Outcome
-from common.receiving.delivery_servicer import DeliveryServicer
-from common.task_digest import TaskDigest
-from common.wire.batches import (
+from shuffledp.common.crypto.signing import SigningIdentity, sign_bulk_receipt, sign_receipt
+from shuffledp.common.errors import PeerError, PeerRefusalError
+from shuffledp.common.messages.submission import STORED_OUTCOMES, Outcome
+from shuffledp.common.receiving.delivery_servicer import DeliveryServicer
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.batches import (
     dropped_to_wire,
     prefix_from_wire,
     progress_to_wire,
     proof_to_wire,
     status_to_wire,
 )
-from common.wire.fields import digest_from_wire
-from common.wire.submissions import envelope_from_wire, envelopes_from_wire, outcomes_to_wire
-from common.wire.tasks import signed_task_to_wire, task_question_from_wire
-from common.wire.transparency import log_proof_to_wire, log_to_wire
-from protos.shuffledp.v1 import (
+from shuffledp.common.wire.fields import digest_from_wire
+from shuffledp.common.wire.submissions import (
+    envelope_from_wire,
+    envelopes_from_wire,
+    outcomes_to_wire,
+)
+from shuffledp.common.wire.tasks import signed_task_to_wire, task_question_from_wire
+from shuffledp.common.wire.transparency import log_proof_to_wire, log_to_wire
+from shuffledp.protos.shuffledp.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,
     log_pb2,
@@ -33,11 +37,11 @@ from protos.shuffledp.v1 import (
     shuffler_pb2,
     shuffler_pb2_grpc,
 )
-from shuffler.active_batches import ActiveBatch
-from shuffler.batch_states import UNPERMUTED_STATES
-from shuffler.core import FrontEndCore
-from shuffler.front_end import batch_to_wire
-from shuffler.relay.relay_core import RelayCore
+from shuffledp.shuffler.active_batches import ActiveBatch
+from shuffledp.shuffler.batch_states import UNPERMUTED_STATES
+from shuffledp.shuffler.core import FrontEndCore
+from shuffledp.shuffler.front_end import batch_to_wire
+from shuffledp.shuffler.relay.relay_core import RelayCore
 
 
 class _Call(Protocol):

@@ -6,12 +6,12 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
-from common.crypto.key_ring import Schedule
-from common.errors import SettingsError
-from common.messages.inclusion_proof import PROOF_DAYS
-from common.runtime.http_settings import HttpSettings
-from common.runtime.settings import KeyHolderSettings, Processes
-from common.runtime.validation import STRICT
+from shuffledp.common.crypto.key_ring import Schedule
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.messages.inclusion_proof import PROOF_DAYS
+from shuffledp.common.runtime.http_settings import HttpSettings
+from shuffledp.common.runtime.settings import KeyHolderSettings, Processes
+from shuffledp.common.runtime.validation import STRICT
 
 
 def _postgresql_uri(uri: str) -> str:

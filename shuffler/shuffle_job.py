@@ -22,20 +22,20 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.crypto.batch_key import BatchKey
-from common.crypto.hpke_pool import seal_each
-from common.crypto.randomness import seeded_generator
-from common.crypto.signing import digest_of
-from common.errors import DamagedStorageError
-from common.messages.batch import MAX_PART_BYTES, BatchId
-from common.messages.submission import plain_reports
-from common.runtime.blocks import Blocks
-from common.runtime.parts.executor import Executor, Job
-from common.task.sealing import report_sealer
-from common.task.task import Task, cached_task
-from shuffler.permutation import SealedReports, permute, scatter
-from shuffler.storage.group import NUMBER_BITS, open_group
-from shuffler.storage.submission_store import GroupSource
+from shuffledp.common.crypto.batch_key import BatchKey
+from shuffledp.common.crypto.hpke_pool import seal_each
+from shuffledp.common.crypto.randomness import seeded_generator
+from shuffledp.common.crypto.signing import digest_of
+from shuffledp.common.errors import DamagedStorageError
+from shuffledp.common.messages.batch import MAX_PART_BYTES, BatchId
+from shuffledp.common.messages.submission import plain_reports
+from shuffledp.common.runtime.blocks import Blocks
+from shuffledp.common.runtime.parts.executor import Executor, Job
+from shuffledp.common.task.sealing import report_sealer
+from shuffledp.common.task.task import Task, cached_task
+from shuffledp.shuffler.permutation import SealedReports, permute, scatter
+from shuffledp.shuffler.storage.group import NUMBER_BITS, open_group
+from shuffledp.shuffler.storage.submission_store import GroupSource
 
 PERMUTED: Final = "permuted"
 """Subfolder of the permuted batch's blocks."""

@@ -9,14 +9,14 @@ import os
 from functools import cache
 from typing import Any
 
-from common.runtime.blocks import open_blocks
-from common.runtime.parts.jobs import PartRunner
-from common.runtime.settings import load
-from shuffler.inclusion import ProofJob
-from shuffler.relay.layer_jobs import LayerJob, RelayJob
-from shuffler.settings import ShufflerSettings
-from shuffler.shuffle_job import ShuffleJob
-from shuffler.storage.open_store import open_groups
+from shuffledp.common.runtime.blocks import open_blocks
+from shuffledp.common.runtime.parts.jobs import PartRunner
+from shuffledp.common.runtime.settings import load
+from shuffledp.shuffler.inclusion import ProofJob
+from shuffledp.shuffler.relay.layer_jobs import LayerJob, RelayJob
+from shuffledp.shuffler.settings import ShufflerSettings
+from shuffledp.shuffler.shuffle_job import ShuffleJob
+from shuffledp.shuffler.storage.open_store import open_groups
 
 
 @cache

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from hypothesis import settings
 
-import common.runtime.blas_threads  # noqa: F401  # before numpy
+import shuffledp.common.runtime.blas_threads  # noqa: F401  # before numpy
 from tests.support.command_line import forking
 
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108  # pytest's folders in it are private
@@ -40,7 +40,7 @@ def pytest_xdist_auto_num_workers() -> int:
 def _forked_workers() -> Iterator[None]:
     """Fork the workers of services, which start for each batch and load a second's modules."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("common.crypto.hpke_pool._spawning", forking)
+        patch.setattr("shuffledp.common.crypto.hpke_pool._spawning", forking)
         yield
 
 

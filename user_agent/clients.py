@@ -4,18 +4,23 @@ from typing import Final, Protocol
 
 import grpc
 
-from common.crypto.privacy_tokens import PendingToken
-from common.crypto.signing import SignedTask
-from common.messages.inclusion_proof import InclusionProof
-from common.runtime.rpc import SHORT_DEADLINE, reply
-from common.task_digest import TaskDigest
-from common.transparency.log import LogProof
-from common.wire.batches import prefix_to_wire, proof_from_wire
-from common.wire.issuance import signature_from_wire
-from common.wire.submissions import receipt_from_wire
-from common.wire.tasks import signed_task_from_wire
-from common.wire.transparency import log_proof_from_wire
-from protos.shuffledp.v1 import issuer_pb2, issuer_pb2_grpc, shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.common.crypto.privacy_tokens import PendingToken
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.messages.inclusion_proof import InclusionProof
+from shuffledp.common.runtime.rpc import SHORT_DEADLINE, reply
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.transparency.log import LogProof
+from shuffledp.common.wire.batches import prefix_to_wire, proof_from_wire
+from shuffledp.common.wire.issuance import signature_from_wire
+from shuffledp.common.wire.submissions import receipt_from_wire
+from shuffledp.common.wire.tasks import signed_task_from_wire
+from shuffledp.common.wire.transparency import log_proof_from_wire
+from shuffledp.protos.shuffledp.v1 import (
+    issuer_pb2,
+    issuer_pb2_grpc,
+    shuffler_pb2,
+    shuffler_pb2_grpc,
+)
 
 _SHUFFLER: Final = "the shuffler"
 _ISSUER: Final = "the issuer"

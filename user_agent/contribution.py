@@ -15,16 +15,16 @@ from typing import Any, Final, NoReturn, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from common.crypto.hpke import HpkePublicKey, Sealer, envelope_context
-from common.errors import ValueRangeError
-from common.mechanisms.base import Mechanism, Reports, check_value, null_reports
-from common.mechanisms.discovery.prefix_hashing import code_of, elements_of
-from common.mechanisms.key_value.pairs import Pairs
-from common.mechanisms.numeric.number import Numbers, to_unit
-from common.mechanisms.rappor.permanent_response import scope_secret
-from common.mechanisms.registry import randomizer_of, rappor_of
-from common.messages.inclusion_proof import leaf
-from common.messages.submission import (
+from shuffledp.common.crypto.hpke import HpkePublicKey, Sealer, envelope_context
+from shuffledp.common.errors import ValueRangeError
+from shuffledp.common.mechanisms.base import Mechanism, Reports, check_value, null_reports
+from shuffledp.common.mechanisms.discovery.prefix_hashing import code_of, elements_of
+from shuffledp.common.mechanisms.key_value.pairs import Pairs
+from shuffledp.common.mechanisms.numeric.number import Numbers, to_unit
+from shuffledp.common.mechanisms.rappor.permanent_response import scope_secret
+from shuffledp.common.mechanisms.registry import randomizer_of, rappor_of
+from shuffledp.common.messages.inclusion_proof import leaf
+from shuffledp.common.messages.submission import (
     LISTED_LABELS,
     Value,
     kind_of,
@@ -34,17 +34,17 @@ from common.messages.submission import (
     parse_numbers,
     parse_pairs,
 )
-from common.protocols import Kind
-from common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec, EdgesSpec
-from common.task.kinds import KINDS
-from common.task.labels import normalize
-from common.task.sealing import report_sealer
-from common.task.spec_forms import spec_as
-from common.task.specs import KeyValueSpec, OpenSpec, RangedSpec, RapporSpec
-from common.task.task import SUBMISSION_ID_BYTES, Task
-from common.task.view_specs import TableSpec
-from common.task_digest import TaskDigest
-from user_agent.credentials import SECRET_BYTES
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec, EdgesSpec
+from shuffledp.common.task.kinds import KINDS
+from shuffledp.common.task.labels import normalize
+from shuffledp.common.task.sealing import report_sealer
+from shuffledp.common.task.spec_forms import spec_as
+from shuffledp.common.task.specs import KeyValueSpec, OpenSpec, RangedSpec, RapporSpec
+from shuffledp.common.task.task import SUBMISSION_ID_BYTES, Task
+from shuffledp.common.task.view_specs import TableSpec
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.user_agent.credentials import SECRET_BYTES
 
 
 class Encoder(ABC):

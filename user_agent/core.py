@@ -16,22 +16,22 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from common import errors
-from common.crypto.privacy_tokens import PendingToken
-from common.crypto.signing import is_valid_receipt
-from common.messages.submission import Value
-from common.runtime import logs
-from common.runtime.clock import Clock, repeat
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from common.transparency.log import LogEvidence
-from user_agent.clients import Issuer, Shuffler, request_token
-from user_agent.contribution import Contributor
-from user_agent.credentials import CredentialFile, PersonalSecrets
-from user_agent.device_store import DeviceStore, SavedSubmission, SubmissionState
-from user_agent.inclusion_monitor import InclusionMonitor
-from user_agent.policy import Claim, Policy, check, check_totals
-from user_agent.task_log import DeviceLog, all_evidence
+from shuffledp.common import errors
+from shuffledp.common.crypto.privacy_tokens import PendingToken
+from shuffledp.common.crypto.signing import is_valid_receipt
+from shuffledp.common.messages.submission import Value
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.clock import Clock, repeat
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.transparency.log import LogEvidence
+from shuffledp.user_agent.clients import Issuer, Shuffler, request_token
+from shuffledp.user_agent.contribution import Contributor
+from shuffledp.user_agent.credentials import CredentialFile, PersonalSecrets
+from shuffledp.user_agent.device_store import DeviceStore, SavedSubmission, SubmissionState
+from shuffledp.user_agent.inclusion_monitor import InclusionMonitor
+from shuffledp.user_agent.policy import Claim, Policy, check, check_totals
+from shuffledp.user_agent.task_log import DeviceLog, all_evidence
 
 _RESEND_SECONDS: Final = 30.0
 """Pause between retries of pending answers."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from common.errors import SettingsError, WireError
+from shuffledp.common.errors import SettingsError, WireError
 
 SECRET_BYTES: Final = 32
 _LABEL: Final = b"shuffledp v1 person\x00"

@@ -19,12 +19,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.crypto.privacy_tokens import PendingToken, TokenKey
-from common.crypto.signing import envelope_hash
-from common.errors import PolicyError, SettingsError
-from common.runtime.database import Database, Schema
-from common.task_digest import TaskDigest
-from user_agent.charge_counter import (
+from shuffledp.common.crypto.privacy_tokens import PendingToken, TokenKey
+from shuffledp.common.crypto.signing import envelope_hash
+from shuffledp.common.errors import PolicyError, SettingsError
+from shuffledp.common.runtime.database import Database, Schema
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.user_agent.charge_counter import (
     CHAINED_COLUMN,
     COALITION_COLUMN,
     COUNTER_FILE,
@@ -34,9 +34,9 @@ from user_agent.charge_counter import (
     count,
     replace_charges,
 )
-from user_agent.contribution import PreparedSubmission
-from user_agent.policy import Claim
-from user_agent.task_log import LOG_TABLE
+from shuffledp.user_agent.contribution import PreparedSubmission
+from shuffledp.user_agent.policy import Claim
+from shuffledp.user_agent.task_log import LOG_TABLE
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS submissions (

@@ -9,15 +9,15 @@ from typing import Final
 
 import numpy as np
 
-from common.crypto.key_ring import DAY
-from common.crypto.signing import PublicIdentity
-from common.errors import PeerError, PeerRefusalError, ProofError, WireError
-from common.messages.inclusion_proof import PROOF_DAYS, BatchCommitment, split
-from common.runtime import logs
-from common.runtime.clock import Clock, repeat, wait_for_change
-from common.task_digest import TaskDigest
-from user_agent.clients import Shuffler
-from user_agent.device_store import DeviceStore, InclusionState, SavedSubmission
+from shuffledp.common.crypto.key_ring import DAY
+from shuffledp.common.crypto.signing import PublicIdentity
+from shuffledp.common.errors import PeerError, PeerRefusalError, ProofError, WireError
+from shuffledp.common.messages.inclusion_proof import PROOF_DAYS, BatchCommitment, split
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.clock import Clock, repeat, wait_for_change
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.user_agent.clients import Shuffler
+from shuffledp.user_agent.device_store import DeviceStore, InclusionState, SavedSubmission
 
 MAX_CHECKED: Final = 64
 """Maximum number of an answer's reports to check, drawn at random once: with new draws at each

@@ -7,15 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from common.accounting.claims import check_central_claim, check_coalition_claim, check_local_claim
-from common.accounting.composition import composed_claims
-from common.accounting.releases import PermanentRelease, lasting_basis, lasting_epsilon
-from common.crypto.signing import KeyUse, PublicIdentity, SignedTask, check_key
-from common.errors import BudgetError, PolicyError
-from common.mechanisms.registry import rappor_of
-from common.messages.guarantee import rounded_up, sum_upper
-from common.task.task import Task
-from common.task_digest import TaskDigest
+from shuffledp.common.accounting.claims import (
+    check_central_claim,
+    check_coalition_claim,
+    check_local_claim,
+)
+from shuffledp.common.accounting.composition import composed_claims
+from shuffledp.common.accounting.releases import PermanentRelease, lasting_basis, lasting_epsilon
+from shuffledp.common.crypto.signing import KeyUse, PublicIdentity, SignedTask, check_key
+from shuffledp.common.errors import BudgetError, PolicyError
+from shuffledp.common.mechanisms.registry import rappor_of
+from shuffledp.common.messages.guarantee import rounded_up, sum_upper
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,24 +6,24 @@ from typing import Any, Final
 
 import grpc
 
-from common.crypto.key_ring import DAY
-from common.crypto.randomness import secure_generator
-from common.errors import SettingsError
-from common.runtime import logs
-from common.runtime.clock import SystemClock
-from common.runtime.metrics import OF_ALL
-from common.runtime.rpc import open_channel
-from common.runtime.service import Service
-from common.runtime.state_directory import StateDirectory
-from protos.shuffledp.v1 import user_agent_pb2_grpc
-from user_agent.clients import RemoteIssuer, RemoteShuffler
-from user_agent.core import Agent
-from user_agent.credentials import CredentialFile, PersonalSecrets
-from user_agent.device_store import DeviceStore
-from user_agent.policy import Claim, Policy
-from user_agent.servicer import UserAgentServicer
-from user_agent.settings import UserAgentSettings
-from user_agent.task_log import DeviceLog
+from shuffledp.common.crypto.key_ring import DAY
+from shuffledp.common.crypto.randomness import secure_generator
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.metrics import OF_ALL
+from shuffledp.common.runtime.rpc import open_channel
+from shuffledp.common.runtime.service import Service
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.protos.shuffledp.v1 import user_agent_pb2_grpc
+from shuffledp.user_agent.clients import RemoteIssuer, RemoteShuffler
+from shuffledp.user_agent.core import Agent
+from shuffledp.user_agent.credentials import CredentialFile, PersonalSecrets
+from shuffledp.user_agent.device_store import DeviceStore
+from shuffledp.user_agent.policy import Claim, Policy
+from shuffledp.user_agent.servicer import UserAgentServicer
+from shuffledp.user_agent.settings import UserAgentSettings
+from shuffledp.user_agent.task_log import DeviceLog
 
 _PERMANENT_FILE: Final = "permanent.key"
 _LONGEST_STOP: Final = 30 * DAY

@@ -2,11 +2,11 @@
 
 from dataclasses import asdict, dataclass
 
-from common.wire.fields import digest_from_wire
-from common.wire.submissions import contribution_from_wire, receipt_request_from_wire
-from common.wire.transparency import evidence_to_wire
-from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
-from user_agent.core import Agent
+from shuffledp.common.wire.fields import digest_from_wire
+from shuffledp.common.wire.submissions import contribution_from_wire, receipt_request_from_wire
+from shuffledp.common.wire.transparency import evidence_to_wire
+from shuffledp.protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
+from shuffledp.user_agent.core import Agent
 
 
 @dataclass

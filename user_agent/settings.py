@@ -5,13 +5,13 @@ from typing import Annotated
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from common.errors import SettingsError
-from common.runtime.access import is_local
-from common.runtime.pin_settings import PinSettings
-from common.runtime.settings import FilePath
-from common.runtime.validation import STRICT
-from common.task.task import MIN_COMPOSED_DELTA
-from common.transparency.witness_policy import WitnessPolicy
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.access import is_local
+from shuffledp.common.runtime.pin_settings import PinSettings
+from shuffledp.common.runtime.settings import FilePath
+from shuffledp.common.runtime.validation import STRICT
+from shuffledp.common.task.task import MIN_COMPOSED_DELTA
+from shuffledp.common.transparency.witness_policy import WitnessPolicy
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -6,16 +6,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from common.crypto.signing import SignedTask
-from common.errors import ProofError
-from common.runtime import logs
-from common.runtime.clock import Clock
-from common.runtime.database import Database
-from common.task_digest import TaskDigest
-from common.transparency.checkpoint import SignedCheckpoint
-from common.transparency.log import LogEntry, LogEvidence, LogProof
-from common.transparency.witness_policy import ForkError, WitnessPolicy
-from common.wire.transparency import evidence_from_bytes, evidence_to_wire
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import ProofError
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.clock import Clock
+from shuffledp.common.runtime.database import Database
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.transparency.checkpoint import SignedCheckpoint
+from shuffledp.common.transparency.log import LogEntry, LogEvidence, LogProof
+from shuffledp.common.transparency.witness_policy import ForkError, WitnessPolicy
+from shuffledp.common.wire.transparency import evidence_from_bytes, evidence_to_wire
 
 LOG_TABLE: Final = """
 CREATE TABLE IF NOT EXISTS log_evidence (

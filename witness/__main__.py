@@ -1,9 +1,9 @@
-"""Run as `python -m witness --settings witness.toml`."""
+"""Run as `python -m shuffledp.witness --settings witness.toml`."""
 
-import common.runtime.blas_threads  # noqa: F401  # before numpy
-from common.runtime.service import main
-from witness.server import start
-from witness.settings import WitnessSettings
+import shuffledp.common.runtime.blas_threads  # noqa: F401  # before numpy
+from shuffledp.common.runtime.service import main
+from shuffledp.witness.server import start
+from shuffledp.witness.settings import WitnessSettings
 
 if __name__ == "__main__":
     main("witness", WitnessSettings, start)

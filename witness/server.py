@@ -2,15 +2,15 @@
 
 from functools import partial
 
-from common.crypto.signing import PublicIdentity
-from common.runtime.certificates import WITNESS
-from common.runtime.clock import SystemClock
-from common.runtime.metrics import OF_SERVERS
-from common.runtime.service import Service
-from common.runtime.state_directory import StateDirectory
-from common.runtime.witness_service import WitnessServicer
-from protos.shuffledp.v1 import log_pb2_grpc
-from witness.settings import WitnessSettings
+from shuffledp.common.crypto.signing import PublicIdentity
+from shuffledp.common.runtime.certificates import WITNESS
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.metrics import OF_SERVERS
+from shuffledp.common.runtime.service import Service
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.witness_service import WitnessServicer
+from shuffledp.protos.shuffledp.v1 import log_pb2_grpc
+from shuffledp.witness.settings import WitnessSettings
 
 
 async def start(settings: WitnessSettings) -> Service:

@@ -2,8 +2,8 @@
 
 from pydantic.dataclasses import dataclass
 
-from common.runtime.settings import FilePath, ServiceSettings
-from common.runtime.validation import STRICT
+from shuffledp.common.runtime.settings import FilePath, ServiceSettings
+from shuffledp.common.runtime.validation import STRICT
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from common.mechanisms.base import Channel, Counts, Vector
+from shuffledp.common.mechanisms.base import Channel, Counts, Vector
 
 _TINY: Final = 1e-300
 """Replaces 0 in denominators, so that 0/0 is 0. It is a normal double, and dividing a count below

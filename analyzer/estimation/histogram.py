@@ -7,13 +7,22 @@ from typing import Final, Self
 
 import numpy as np
 
-from analyzer.estimation.expectation_maximization import maximize_likelihood, smoothed_likelihood
-from analyzer.estimation.projection import base_cut, norm_cut, norm_mul, norm_sub, power_ns
-from common.errors import TaskError
-from common.mechanisms.base import Channel, Counts, Mechanism, Mixture, Vector
-from common.mechanisms.covariance import ShareCovariance
-from common.messages.result import Histogram
-from common.protocols import Refinement
+from shuffledp.analyzer.estimation.expectation_maximization import (
+    maximize_likelihood,
+    smoothed_likelihood,
+)
+from shuffledp.analyzer.estimation.projection import (
+    base_cut,
+    norm_cut,
+    norm_mul,
+    norm_sub,
+    power_ns,
+)
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.base import Channel, Counts, Mechanism, Mixture, Vector
+from shuffledp.common.mechanisms.covariance import ShareCovariance
+from shuffledp.common.messages.result import Histogram
+from shuffledp.common.protocols import Refinement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

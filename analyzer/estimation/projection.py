@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 from scipy import special
 
-from common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.base import Vector
 
 
 def norm_sub(shares: Vector) -> Vector:

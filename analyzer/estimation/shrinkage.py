@@ -1,7 +1,7 @@
 """Shrink the means of many attributes by James and Stein's rule. Run by the analyzer."""
 
-from common.mechanisms.base import Vector
-from common.mechanisms.numeric.number import Moments
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.numeric.number import Moments
 
 
 def shrink_to_zero(moments: Moments) -> Vector:

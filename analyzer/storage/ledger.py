@@ -8,9 +8,15 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, TypeVar, cast
 
-from common.errors import ConflictError, LedgerError
-from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry, LedgerEntry, verify
-from common.task_digest import TaskDigest
+from shuffledp.common.errors import ConflictError, LedgerError
+from shuffledp.common.messages.ledger_entry import (
+    ChainedEntry,
+    ChainHead,
+    DecisionEntry,
+    LedgerEntry,
+    verify,
+)
+from shuffledp.common.task_digest import TaskDigest
 
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS ledger (

@@ -4,11 +4,11 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from common.task_digest import DIGEST_BYTES
-from common.transparency.checkpoint import SignedCheckpoint
-from common.transparency.growth import MAX_ADDED, MAX_ADDED_BYTES
-from common.transparency.log import EntryKind, LogEntry
-from common.transparency.merkle import leaf_hash
+from shuffledp.common.task_digest import DIGEST_BYTES
+from shuffledp.common.transparency.checkpoint import SignedCheckpoint
+from shuffledp.common.transparency.growth import MAX_ADDED, MAX_ADDED_BYTES
+from shuffledp.common.transparency.log import EntryKind, LogEntry
+from shuffledp.common.transparency.merkle import leaf_hash
 
 SCHEMA: Final = """
 CREATE TABLE log_entries (

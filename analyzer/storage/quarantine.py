@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from analyzer.storage import ledger, task_table
-from common.crypto.signing import SigningIdentity
-from common.errors import BatchStateError
-from common.messages.batch import MAX_REASON_CHARACTERS, BatchId, TaskState
-from common.messages.ledger_entry import Decision, DecisionEntry
-from common.task_digest import TaskDigest
+from shuffledp.analyzer.storage import ledger, task_table
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import BatchStateError
+from shuffledp.common.messages.batch import MAX_REASON_CHARACTERS, BatchId, TaskState
+from shuffledp.common.messages.ledger_entry import Decision, DecisionEntry
+from shuffledp.common.task_digest import TaskDigest
 
 QUARANTINED: Final = "ALTER TABLE batches ADD COLUMN quarantined INTEGER NOT NULL DEFAULT 0;"
 

@@ -4,13 +4,13 @@ import sqlite3
 from pathlib import Path
 from typing import Final, Literal
 
-from analyzer.storage import ledger, log_table, quarantine, task_table
-from common.messages.batch import BatchManifest
-from common.messages.ledger_entry import ChainedEntry, LedgerEntry
-from common.receiving import delivery_table
-from common.runtime.database import Database, Schema
-from common.task_digest import TaskDigest
-from common.wire.results import MAX_LEDGER_ENTRIES
+from shuffledp.analyzer.storage import ledger, log_table, quarantine, task_table
+from shuffledp.common.messages.batch import BatchManifest
+from shuffledp.common.messages.ledger_entry import ChainedEntry, LedgerEntry
+from shuffledp.common.receiving import delivery_table
+from shuffledp.common.runtime.database import Database, Schema
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.results import MAX_LEDGER_ENTRIES
 
 _TABLES: Final = (
     task_table.SCHEMA

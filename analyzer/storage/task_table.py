@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from analyzer.storage import log_table
-from common.crypto.signing import SignedTask
-from common.errors import BatchStateError, TaskError, WireError
-from common.messages.batch import TaskState, TaskSummary
-from common.messages.inclusion_proof import split
-from common.task.task import Task, cached_task
-from common.task_digest import TaskDigest
-from common.transparency.log import LogEntry
+from shuffledp.analyzer.storage import log_table
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import BatchStateError, TaskError, WireError
+from shuffledp.common.messages.batch import TaskState, TaskSummary
+from shuffledp.common.messages.inclusion_proof import split
+from shuffledp.common.task.task import Task, cached_task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.transparency.log import LogEntry
 
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS tasks (

@@ -25,17 +25,17 @@ from typing import Final
 import numpy as np
 from numpy.random import Generator
 
-from analyzer.finalize import mixture_of
-from audit.families.family import Items
-from audit.finding import Checks, Rows
-from audit.scenario import AuditSubject
-from common.errors import WireError
-from common.mechanisms.base import Counts, Reports, Vector, is_null
-from common.mechanisms.covariance import ShareCovariance
-from common.mechanisms.discovery.prefix_search import estimates, next_counts
-from common.protocols import Kind
-from lab.simulate.collection import CellCounts, collect, few_enough_reports, with_noise
-from user_agent.contribution import encoder_for
+from shuffledp.analyzer.finalize import mixture_of
+from shuffledp.audit.families.family import Items
+from shuffledp.audit.finding import Checks, Rows
+from shuffledp.audit.scenario import AuditSubject
+from shuffledp.common.errors import WireError
+from shuffledp.common.mechanisms.base import Counts, Reports, Vector, is_null
+from shuffledp.common.mechanisms.covariance import ShareCovariance
+from shuffledp.common.mechanisms.discovery.prefix_search import estimates, next_counts
+from shuffledp.common.protocols import Kind
+from shuffledp.lab.simulate.collection import CellCounts, collect, few_enough_reports, with_noise
+from shuffledp.user_agent.contribution import encoder_for
 
 _FAKE_SHARE: Final = 0.05
 """Share λ of fake users, as in [CJG21]."""

@@ -14,11 +14,11 @@ from typing import Any, Final, Literal
 from numpy.random import Generator
 from scipy import stats
 
-from analyzer.sentinels import FALSE_ALARM, SentinelMatches, match_part
-from analyzer.settings import AnalyzerSettings
-from analyzer.storage.task_table import Sentinel
-from audit.finding import Checks, Finding, Rows
-from audit.harness.in_process_run import (
+from shuffledp.analyzer.sentinels import FALSE_ALARM, SentinelMatches, match_part
+from shuffledp.analyzer.settings import AnalyzerSettings
+from shuffledp.analyzer.storage.task_table import Sentinel
+from shuffledp.audit.finding import Checks, Finding, Rows
+from shuffledp.audit.harness.in_process_run import (
     InProcessRun,
     Tampering,
     drops,
@@ -28,19 +28,19 @@ from audit.harness.in_process_run import (
     replaces,
     shuffles,
 )
-from audit.harness.tasks import reduced_draft, with_shufflers
-from audit.scenario import AuditSubject
-from audit.statistics import p_binomial, p_poisson
-from common import errors
-from common.messages.batch import BatchId
-from common.messages.inclusion_proof import leaf
-from common.messages.result import Result
-from common.task.draft import TaskDraft
-from common.task.shuffler_spec import KEEP_SUM
-from common.task.task import Task
-from deploy.results.verification import recompute_guarantees
-from deploy.tasks.value_parser import value_of
-from user_agent.device_store import InclusionState
+from shuffledp.audit.harness.tasks import reduced_draft, with_shufflers
+from shuffledp.audit.scenario import AuditSubject
+from shuffledp.audit.statistics import p_binomial, p_poisson
+from shuffledp.common import errors
+from shuffledp.common.messages.batch import BatchId
+from shuffledp.common.messages.inclusion_proof import leaf
+from shuffledp.common.messages.result import Result
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.shuffler_spec import KEEP_SUM
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.results.verification import recompute_guarantees
+from shuffledp.deploy.tasks.value_parser import value_of
+from shuffledp.user_agent.device_store import InclusionState
 
 Loss = Literal["dropped", "replaced"]
 """How a dishonest shuffler loses submissions: without or with others in their place."""

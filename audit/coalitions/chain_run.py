@@ -17,38 +17,49 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from analyzer.task_builder import complete
-from audit.families.family import NotCoveredError
-from audit.harness.in_process_run import Device
-from audit.harness.party_cores import InlineExecutor, InProcessRelay, InProcessShuffler, Recipient
-from audit.harness.tasks import reduced_draft
-from audit.scenario import AuditSubject
-from audit.statistics import TEST_LEVEL, p_rank, p_rank_sum
-from common.crypto.hpke import (
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.audit.families.family import NotCoveredError
+from shuffledp.audit.harness.in_process_run import Device
+from shuffledp.audit.harness.party_cores import (
+    InlineExecutor,
+    InProcessRelay,
+    InProcessShuffler,
+    Recipient,
+)
+from shuffledp.audit.harness.tasks import reduced_draft
+from shuffledp.audit.scenario import AuditSubject
+from shuffledp.audit.statistics import TEST_LEVEL, p_rank, p_rank_sum
+from shuffledp.common.crypto.hpke import (
     HpkePrivateKey,
     envelope_context,
     layer_context,
     report_context,
     split_every,
 )
-from common.crypto.signing import KeyUse, SignedTask, SigningIdentity, sign_receipt, signed_key
-from common.errors import ConflictError
-from common.limits import MAX_UNIX_TIME
-from common.messages.batch import BatchManifest, chain_batch_id
-from common.messages.inclusion_proof import (
+from shuffledp.common.crypto.signing import (
+    KeyUse,
+    SignedTask,
+    SigningIdentity,
+    sign_receipt,
+    signed_key,
+)
+from shuffledp.common.errors import ConflictError
+from shuffledp.common.limits import MAX_UNIX_TIME
+from shuffledp.common.messages.batch import BatchManifest, chain_batch_id
+from shuffledp.common.messages.inclusion_proof import (
     HASH_BYTES,
     SALT_BYTES,
     BatchCommitment,
     InclusionProof,
     Tree,
 )
-from common.messages.submission import PLAIN_REPORT, plain_reports, split_submission
-from common.task.sealing import report_sealer
-from common.task.task import NONCE_BYTES
-from common.task_digest import TaskDigest
-from deploy.tasks.value_parser import value_of
-from shuffler.delivery_client import ReceivingParty
-from user_agent.contribution import Contributor
+from shuffledp.common.messages.submission import PLAIN_REPORT, plain_reports, split_submission
+from shuffledp.common.task.sealing import report_sealer
+from shuffledp.common.task.task import NONCE_BYTES
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.tasks.value_parser import value_of
+from shuffledp.shuffler.delivery_client import ReceivingParty
+from shuffledp.user_agent.contribution import Contributor
 
 Layers = list[bytes]
 _MAX_REPORTS: Final = 2500

@@ -17,27 +17,27 @@ from typing import Final
 
 from numpy.random import Generator
 
-from audit.coalitions.whole_batch import proven_epsilon, user_worlds
-from audit.finding import Checks, Finding, Rows, game_row, run_game
-from audit.harness.byte_search import words
-from audit.harness.services import Services, files_of, secrets_of
-from audit.harness.tasks import FAR_FUTURE, sample_draft
-from audit.scenario import AuditSubject, Ports
-from common.accounting.guarantees import alone_guarantee
-from common.crypto.privacy_tokens import MODULUS_BYTES, NONCE_BYTES
-from common.crypto.randomness import secure_generator
-from common.crypto.signing import SignedTask
-from common.errors import PeerRefusalError
-from common.messages.submission import Outcome
-from common.runtime.rpc import LONG_DEADLINE, reply
-from common.task.task import Task
-from common.task.token_spec import TokenSpec
-from common.wire.submissions import outcomes_from_wire
-from deploy.tasks.value_parser import value_of
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from user_agent.clients import Issuer, RemoteIssuer
-from user_agent.contribution import Contributor
-from user_agent.credentials import CredentialFile
+from shuffledp.audit.coalitions.whole_batch import proven_epsilon, user_worlds
+from shuffledp.audit.finding import Checks, Finding, Rows, game_row, run_game
+from shuffledp.audit.harness.byte_search import words
+from shuffledp.audit.harness.services import Services, files_of, secrets_of
+from shuffledp.audit.harness.tasks import FAR_FUTURE, sample_draft
+from shuffledp.audit.scenario import AuditSubject, Ports
+from shuffledp.common.accounting.guarantees import alone_guarantee
+from shuffledp.common.crypto.privacy_tokens import MODULUS_BYTES, NONCE_BYTES
+from shuffledp.common.crypto.randomness import secure_generator
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import PeerRefusalError
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.runtime.rpc import LONG_DEADLINE, reply
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.token_spec import TokenSpec
+from shuffledp.common.wire.submissions import outcomes_from_wire
+from shuffledp.deploy.tasks.value_parser import value_of
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.user_agent.clients import Issuer, RemoteIssuer
+from shuffledp.user_agent.contribution import Contributor
+from shuffledp.user_agent.credentials import CredentialFile
 
 _FLOOD: Final = 240
 _ENTITLED: Final = 3

@@ -21,16 +21,16 @@ import numpy as np
 from numpy.random import Generator
 from scipy import stats
 
-from audit.coalitions.chain_run import ChainRun, Seen
-from audit.coalitions.single_user import TESTED_DELTA
-from audit.families.references import noise_chances
-from audit.finding import Checks, Finding, Rows, Scores, game_row, run_game
-from audit.harness.in_process_run import quiet_services
-from audit.scenario import AuditSubject
-from audit.statistics import TEST_LEVEL
-from common.accounting.guarantees import guarantees_under
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.messages.guarantee import Coalition, rounded_down, rounded_up
+from shuffledp.audit.coalitions.chain_run import ChainRun, Seen
+from shuffledp.audit.coalitions.single_user import TESTED_DELTA
+from shuffledp.audit.families.references import noise_chances
+from shuffledp.audit.finding import Checks, Finding, Rows, Scores, game_row, run_game
+from shuffledp.audit.harness.in_process_run import quiet_services
+from shuffledp.audit.scenario import AuditSubject
+from shuffledp.audit.statistics import TEST_LEVEL
+from shuffledp.common.accounting.guarantees import guarantees_under
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.messages.guarantee import Coalition, rounded_down, rounded_up
 
 _TOGETHER: Final = 1_000_000
 """Trials that are drawn together."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from audit.coalitions.whole_batch import (
+from shuffledp.audit.coalitions.whole_batch import (
     draw_messages,
     proven_epsilon,
     recognized_epsilon,
@@ -23,20 +23,29 @@ from audit.coalitions.whole_batch import (
     value_worlds,
     weights,
 )
-from audit.finding import Checks, Finding, Rows, game_row, not_reached, run_game
-from audit.harness.tasks import sample_task
-from audit.scenario import AuditSubject, Ports
-from audit.statistics import p_poisson
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.assumptions import ENCRYPTED, HONEST_SHUFFLER
-from common.accounting.guarantees import analyzer_guarantee, guarantees_under, local_guarantee
-from common.accounting.published import BoundSetting, od_hp_theorem_1
-from common.mechanisms.base import Vector
-from common.mechanisms.hashing.string_hashing import StringHashing
-from common.mechanisms.weights import ResponseWeights
-from common.messages.guarantee import REPLACE_ONE, Guarantee
-from common.task.shuffler_spec import PERMUTE_ONLY, RATIO_SUM, GeometricNoise, ShufflerSpec
-from deploy.pages.guarantee_sentences import best_guarantees
+from shuffledp.audit.finding import Checks, Finding, Rows, game_row, not_reached, run_game
+from shuffledp.audit.harness.tasks import sample_task
+from shuffledp.audit.scenario import AuditSubject, Ports
+from shuffledp.audit.statistics import p_poisson
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.assumptions import ENCRYPTED, HONEST_SHUFFLER
+from shuffledp.common.accounting.guarantees import (
+    analyzer_guarantee,
+    guarantees_under,
+    local_guarantee,
+)
+from shuffledp.common.accounting.published import BoundSetting, od_hp_theorem_1
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.hashing.string_hashing import StringHashing
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.messages.guarantee import REPLACE_ONE, Guarantee
+from shuffledp.common.task.shuffler_spec import (
+    PERMUTE_ONLY,
+    RATIO_SUM,
+    GeometricNoise,
+    ShufflerSpec,
+)
+from shuffledp.deploy.pages.guarantee_sentences import best_guarantees
 
 TESTED_DELTA: Final = 0.01
 """δ of the game with a user's own dummies: large enough to be measured."""

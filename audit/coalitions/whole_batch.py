@@ -21,18 +21,18 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from audit.families.family import SupportDistribution
-from audit.finding import Checks, GameResult, Rows, game_row, run_game
-from audit.harness.tasks import with_shufflers
-from audit.scenario import AuditSubject
-from common.accounting import guarantees
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.accounting.releases import AmplifiedRelease
-from common.mechanisms.base import Mechanism, Reports, Vector
-from common.messages.guarantee import rounded_up
-from common.messages.submission import Value
-from common.task.task import honest_share
-from lab.bounds.attack import epsilon_lower, epsilon_of_rounds
+from shuffledp.audit.families.family import SupportDistribution
+from shuffledp.audit.finding import Checks, GameResult, Rows, game_row, run_game
+from shuffledp.audit.harness.tasks import with_shufflers
+from shuffledp.audit.scenario import AuditSubject
+from shuffledp.common.accounting import guarantees
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.accounting.releases import AmplifiedRelease
+from shuffledp.common.mechanisms.base import Mechanism, Reports, Vector
+from shuffledp.common.messages.guarantee import rounded_up
+from shuffledp.common.messages.submission import Value
+from shuffledp.common.task.task import honest_share
+from shuffledp.lab.bounds.attack import epsilon_lower, epsilon_of_rounds
 
 FEW_USERS: Final = 100
 """Maximum users for computing the attack on random numbers of dummies; more users take minutes."""

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from common.errors import UsageError
-from deploy.commands import options
-from deploy.terminal.console import terminal
+from shuffledp.common.errors import UsageError
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.terminal.console import terminal
 
 app = typer.Typer()
 
@@ -50,8 +50,8 @@ def audit(
         html: Output file for the report as a page.  [--output, with the ending .html]
     """
     # Imported here: these load all three services, which is slow.
-    from audit import runner
-    from audit.scenario import FULL, QUICK, SMALL
+    from shuffledp.audit import runner
+    from shuffledp.audit.scenario import FULL, QUICK, SMALL
 
     console = terminal(stderr=json)
     if list_them:

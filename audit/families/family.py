@@ -16,13 +16,13 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from common.errors import ShuffleDpError
-from common.mechanisms.base import Mechanism, Randomizer, Reports, Vector
-from common.messages.guarantee import rounded_up
-from common.messages.submission import Value
-from common.task.task import Task
-from deploy.tasks.value_parser import joined, value_of
-from user_agent.contribution import encoder_for
+from shuffledp.common.errors import ShuffleDpError
+from shuffledp.common.mechanisms.base import Mechanism, Randomizer, Reports, Vector
+from shuffledp.common.messages.guarantee import rounded_up
+from shuffledp.common.messages.submission import Value
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.tasks.value_parser import joined, value_of
+from shuffledp.user_agent.contribution import encoder_for
 
 Items = NDArray[np.int64]
 AnyRandomizer = TypeVar("AnyRandomizer", bound=Randomizer)

@@ -10,16 +10,16 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.random import Generator
 
-from audit.families.family import Families, ItemFamily, Items, SupportDistribution
-from common.mechanisms.base import Reports, Vector, reports_of
-from common.mechanisms.bits import pack
-from common.mechanisms.hashing.local_hashing import LocalHashing
-from common.mechanisms.hashing.string_hashing import StringHashing
-from common.mechanisms.randomized_response import Grr
-from common.mechanisms.signed import Signed
-from common.mechanisms.square_wave import SquareWave
-from common.mechanisms.unary import OptimizedUnary, SymmetricUnary, UnaryEncoding
-from common.messages.submission import plain_reports
+from shuffledp.audit.families.family import Families, ItemFamily, Items, SupportDistribution
+from shuffledp.common.mechanisms.base import Reports, Vector, reports_of
+from shuffledp.common.mechanisms.bits import pack
+from shuffledp.common.mechanisms.hashing.local_hashing import LocalHashing
+from shuffledp.common.mechanisms.hashing.string_hashing import StringHashing
+from shuffledp.common.mechanisms.randomized_response import Grr
+from shuffledp.common.mechanisms.signed import Signed
+from shuffledp.common.mechanisms.square_wave import SquareWave
+from shuffledp.common.mechanisms.unary import OptimizedUnary, SymmetricUnary, UnaryEncoding
+from shuffledp.common.messages.submission import plain_reports
 
 AnyHash = TypeVar("AnyHash", LocalHashing, StringHashing)
 

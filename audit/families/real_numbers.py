@@ -7,17 +7,22 @@ from typing import Final, TypeVar, cast
 
 import numpy as np
 
-from audit.families.family import Families, Family, ReportPart
-from common.mechanisms.base import Randomizer, Reports, Vector
-from common.mechanisms.key_value.privkv import PrivKv
-from common.mechanisms.numeric.coded_number import Duchi
-from common.mechanisms.numeric.coordinate_sampling import Harmony, MultiHm, MultiRphm, projection
-from common.mechanisms.numeric.laplace import Laplace
-from common.mechanisms.numeric.mean_est import MeanEst
-from common.mechanisms.numeric.number import NumberMechanism
-from common.mechanisms.numeric.piecewise import Hybrid, Piecewise
-from common.messages.submission import Value
-from common.task import specs
+from shuffledp.audit.families.family import Families, Family, ReportPart
+from shuffledp.common.mechanisms.base import Randomizer, Reports, Vector
+from shuffledp.common.mechanisms.key_value.privkv import PrivKv
+from shuffledp.common.mechanisms.numeric.coded_number import Duchi
+from shuffledp.common.mechanisms.numeric.coordinate_sampling import (
+    Harmony,
+    MultiHm,
+    MultiRphm,
+    projection,
+)
+from shuffledp.common.mechanisms.numeric.laplace import Laplace
+from shuffledp.common.mechanisms.numeric.mean_est import MeanEst
+from shuffledp.common.mechanisms.numeric.number import NumberMechanism
+from shuffledp.common.mechanisms.numeric.piecewise import Hybrid, Piecewise
+from shuffledp.common.messages.submission import Value
+from shuffledp.common.task import specs
 
 _USUAL_NUMBERS: Final = (-0.73, 0.31)
 """Numbers in -1 .. 1 that lie between grid points."""

@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 from scipy import stats
 
-from audit.families.family import Families, Family, ItemFamily, NotCoveredError
-from common.mechanisms.base import Vector
-from common.mechanisms.registry import randomizer_of
-from common.task.shuffler_spec import RATIO_SUM, GeometricNoise, ItemNoise
-from common.task.task import Task
+from shuffledp.audit.families.family import Families, Family, ItemFamily, NotCoveredError
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.registry import randomizer_of
+from shuffledp.common.task.shuffler_spec import RATIO_SUM, GeometricNoise, ItemNoise
+from shuffledp.common.task.task import Task
 
 _FOLDER: Final = Path(__file__).parent
 FAMILIES: Final[Families] = {

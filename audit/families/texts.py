@@ -10,13 +10,13 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from audit.families.family import Families, Family, ReportPart
-from common.mechanisms.base import Reports
-from common.mechanisms.discovery.prefix_hashing import PrefixHashing
-from common.mechanisms.rappor.rappor import Rappor
-from common.messages.submission import Value
-from common.task import specs
-from user_agent.contribution import encoder_for
+from shuffledp.audit.families.family import Families, Family, ReportPart
+from shuffledp.common.mechanisms.base import Reports
+from shuffledp.common.mechanisms.discovery.prefix_hashing import PrefixHashing
+from shuffledp.common.mechanisms.rappor.rappor import Rappor
+from shuffledp.common.messages.submission import Value
+from shuffledp.common.task import specs
+from shuffledp.user_agent.contribution import encoder_for
 
 _MAX_TEXTS: Final = 24
 """Maximum number of texts searched for the pair whose bits differ most."""

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from audit.families.family import (
+from shuffledp.audit.families.family import (
     Families,
     Family,
     ItemFamily,
@@ -15,15 +15,15 @@ from audit.families.family import (
     ReportPart,
     SupportDistribution,
 )
-from audit.families.real_numbers import NumberFamily
-from common.mechanisms.base import Reports, Vector
-from common.mechanisms.hierarchy import Hierarchy
-from common.mechanisms.numeric.digits import Digits
-from common.mechanisms.tables import Tables
-from common.mechanisms.views import ViewMechanism
-from common.messages.submission import Value, plain_reports
-from deploy.tasks.value_parser import value_of_attributes
-from user_agent.contribution import encoder_for
+from shuffledp.audit.families.real_numbers import NumberFamily
+from shuffledp.common.mechanisms.base import Reports, Vector
+from shuffledp.common.mechanisms.hierarchy import Hierarchy
+from shuffledp.common.mechanisms.numeric.digits import Digits
+from shuffledp.common.mechanisms.tables import Tables
+from shuffledp.common.mechanisms.views import ViewMechanism
+from shuffledp.common.messages.submission import Value, plain_reports
+from shuffledp.deploy.tasks.value_parser import value_of_attributes
+from shuffledp.user_agent.contribution import encoder_for
 
 AnyViewMechanism = TypeVar("AnyViewMechanism", bound=ViewMechanism)
 _UNUSED: Final = np.random.default_rng(0)

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from common.messages.inclusion_proof import leaf
+from shuffledp.common.messages.inclusion_proof import leaf
 
 _WORD_BYTES: Final = 8
 _FILTER_BITS: Final = np.uint64(0xFFFFF)

@@ -1,6 +1,6 @@
 """A clock under manual control."""
 
-from common.runtime.clock import Reading
+from shuffledp.common.runtime.clock import Reading
 
 
 class ManualClock:

@@ -11,26 +11,26 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from audit.harness.clock import ManualClock
-from audit.harness.party_cores import InProcessAnalyzer, InProcessShuffler
-from common.crypto import hpke
-from common.crypto.signing import KeyUse, SigningIdentity, sign_receipt, signed_key
-from common.limits import MAX_UNIX_TIME
-from common.messages import inclusion_proof
-from common.messages.batch import BatchId, BatchManifest
-from common.messages.inclusion_proof import BatchCommitment, InclusionProof
-from common.messages.submission import split_submission
-from common.task.draft import TaskDraft
-from common.task.task import SUBMISSION_ID_BYTES
-from common.task_digest import TaskDigest
-from deploy.clients.analyzer import OperatorClient
-from deploy.sentinels.planting import SentinelRun
-from deploy.tasks.value_parser import value_of
-from user_agent.contribution import Contributor
-from user_agent.core import Agent
-from user_agent.credentials import PersonalSecrets
-from user_agent.device_store import DeviceStore, InclusionState
-from user_agent.policy import Policy
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.audit.harness.party_cores import InProcessAnalyzer, InProcessShuffler
+from shuffledp.common.crypto import hpke
+from shuffledp.common.crypto.signing import KeyUse, SigningIdentity, sign_receipt, signed_key
+from shuffledp.common.limits import MAX_UNIX_TIME
+from shuffledp.common.messages import inclusion_proof
+from shuffledp.common.messages.batch import BatchId, BatchManifest
+from shuffledp.common.messages.inclusion_proof import BatchCommitment, InclusionProof
+from shuffledp.common.messages.submission import split_submission
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.task import SUBMISSION_ID_BYTES
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.clients.analyzer import OperatorClient
+from shuffledp.deploy.sentinels.planting import SentinelRun
+from shuffledp.deploy.tasks.value_parser import value_of
+from shuffledp.user_agent.contribution import Contributor
+from shuffledp.user_agent.core import Agent
+from shuffledp.user_agent.credentials import PersonalSecrets
+from shuffledp.user_agent.device_store import DeviceStore, InclusionState
+from shuffledp.user_agent.policy import Policy
 
 Users = list[bytes]
 """Envelope of each user, in arrival order."""

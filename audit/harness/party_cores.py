@@ -11,20 +11,20 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-import shuffler.metrics
-from analyzer.core import AnalyzerCore
-from analyzer.keys import AnalyzerKeys
-from analyzer.metrics import METRICS, ReleaseMetrics
-from analyzer.settings import AnalyzerSettings
-from analyzer.storage.store import Store
-from audit.harness.clock import ManualClock
-from common.crypto.hpke import HpkePrivateKey
-from common.crypto.hpke_pool import HpkePool
-from common.crypto.key_ring import DAY, Schedule
-from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
-from common.errors import PeerError
-from common.messages.batch import BatchManifest, BatchPart
-from common.messages.inclusion_proof import (
+import shuffledp.shuffler.metrics
+from shuffledp.analyzer.core import AnalyzerCore
+from shuffledp.analyzer.keys import AnalyzerKeys
+from shuffledp.analyzer.metrics import METRICS, ReleaseMetrics
+from shuffledp.analyzer.settings import AnalyzerSettings
+from shuffledp.analyzer.storage.store import Store
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.crypto.hpke import HpkePrivateKey
+from shuffledp.common.crypto.hpke_pool import HpkePool
+from shuffledp.common.crypto.key_ring import DAY, Schedule
+from shuffledp.common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
+from shuffledp.common.errors import PeerError
+from shuffledp.common.messages.batch import BatchManifest, BatchPart
+from shuffledp.common.messages.inclusion_proof import (
     HASH_BYTES,
     SALT_BYTES,
     BatchCommitment,
@@ -32,22 +32,22 @@ from common.messages.inclusion_proof import (
     leaves_of,
     tree_over,
 )
-from common.runtime.blocks import FolderBlocks, StagedBlocks
-from common.runtime.key_store import KeyStore
-from common.runtime.metrics import ProcessMetrics
-from common.runtime.parts.executor import Executor, J, T
-from common.runtime.state_directory import StateDirectory
-from common.task.draft import TaskDraft
-from common.task.shuffler_spec import ShufflerSpec
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from common.wire.batches import proof_from_wire, proof_to_wire
-from shuffler.core import BatchCore, ShufflerCore
-from shuffler.delivery_client import NextHop, ReceivingParty
-from shuffler.relay.relay_core import RelayCore
-from shuffler.relay.relay_store import RelayStore
-from shuffler.settings import ShufflerSettings
-from shuffler.storage.sqlite_store import SqliteStore
+from shuffledp.common.runtime.blocks import FolderBlocks, StagedBlocks
+from shuffledp.common.runtime.key_store import KeyStore
+from shuffledp.common.runtime.metrics import ProcessMetrics
+from shuffledp.common.runtime.parts.executor import Executor, J, T
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.shuffler_spec import ShufflerSpec
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.batches import proof_from_wire, proof_to_wire
+from shuffledp.shuffler.core import BatchCore, ShufflerCore
+from shuffledp.shuffler.delivery_client import NextHop, ReceivingParty
+from shuffledp.shuffler.relay.relay_core import RelayCore
+from shuffledp.shuffler.relay.relay_store import RelayStore
+from shuffledp.shuffler.settings import ShufflerSettings
+from shuffledp.shuffler.storage.sqlite_store import SqliteStore
 
 SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, retention=30 * DAY)
 _TIMEOUT: Final = 60.0
@@ -299,7 +299,9 @@ class InProcessCore(BatchCore):
             executor=self.open_executor(),
             analyzer=self.analyzer,
             relay=self.relay,
-            process_metrics=ProcessMetrics("shuffler", shuffler.metrics.METRICS, self.clock),
+            process_metrics=ProcessMetrics(
+                "shuffler", shuffledp.shuffler.metrics.METRICS, self.clock
+            ),
             clock=self.clock,
             rng=self.rng,
             **self.ports,

@@ -10,37 +10,37 @@ from typing import Any, Final, Literal, Self
 
 import grpc
 
-import analyzer.server
-import issuer.server
-import shuffler.server
-import user_agent.server
-from analyzer.settings import AnalyzerSettings
-from common.errors import SettingsError
-from common.runtime.clock import SystemClock
-from common.runtime.rpc import bind, open_channel
-from common.runtime.service import Service
-from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import Tls, development_files
-from common.runtime.validation import validated
-from deploy.clients.local_parties import LOOPBACK, LocalParties
-from issuer.settings import IssuerSettings
-from shuffler.settings import ShufflerSettings
-from user_agent.settings import UserAgentSettings
+import shuffledp.analyzer.server
+import shuffledp.issuer.server
+import shuffledp.shuffler.server
+import shuffledp.user_agent.server
+from shuffledp.analyzer.settings import AnalyzerSettings
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.rpc import bind, open_channel
+from shuffledp.common.runtime.service import Service
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.tls import Tls, development_files
+from shuffledp.common.runtime.validation import validated
+from shuffledp.deploy.clients.local_parties import LOOPBACK, LocalParties
+from shuffledp.issuer.settings import IssuerSettings
+from shuffledp.shuffler.settings import ShufflerSettings
+from shuffledp.user_agent.settings import UserAgentSettings
 
 _STARTS: Final[Mapping[str, tuple[Any, Callable[..., Awaitable[Service]], dict[str, Any]]]] = {
-    "analyzer": (AnalyzerSettings, analyzer.server.start, {"opening_processes": 1}),
+    "analyzer": (AnalyzerSettings, shuffledp.analyzer.server.start, {"opening_processes": 1}),
     "shuffler": (
         ShufflerSettings,
-        shuffler.server.start,
+        shuffledp.shuffler.server.start,
         {"opening_processes": 1, "key_lifetime_days": 0},  # a task may end in any year
     ),
     "relay": (
         ShufflerSettings,
-        shuffler.server.start,
+        shuffledp.shuffler.server.start,
         {"opening_processes": 1, "key_lifetime_days": 36_500},
     ),
-    "issuer": (IssuerSettings, issuer.server.start, {}),
-    "user_agent": (UserAgentSettings, user_agent.server.start, {}),
+    "issuer": (IssuerSettings, shuffledp.issuer.server.start, {}),
+    "user_agent": (UserAgentSettings, shuffledp.user_agent.server.start, {}),
 }
 """Each party's type of settings, the function that takes them, and settings for this process."""
 

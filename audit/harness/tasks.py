@@ -7,26 +7,26 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from analyzer.task_builder import complete
-from common.accounting.guarantees import claimed_guarantee
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.crypto.hpke import HpkePrivateKey
-from common.errors import ShuffleDpError
-from common.task.cluster_dummies import ClusterDummies
-from common.task.domain_spec import EdgesSpec
-from common.task.draft import RelayDraft, TaskDraft
-from common.task.named_dummies import ItemDummies, ViewDummies
-from common.task.shuffler_spec import (
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.common.accounting.guarantees import claimed_guarantee
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.crypto.hpke import HpkePrivateKey
+from shuffledp.common.errors import ShuffleDpError
+from shuffledp.common.task.cluster_dummies import ClusterDummies
+from shuffledp.common.task.domain_spec import EdgesSpec
+from shuffledp.common.task.draft import RelayDraft, TaskDraft
+from shuffledp.common.task.named_dummies import ItemDummies, ViewDummies
+from shuffledp.common.task.shuffler_spec import (
     RATIO_SUM,
     BinomialNoise,
     GeometricNoise,
     ItemNoise,
     ShufflerSpec,
 )
-from common.task.specs import hierarchy_sizes
-from common.task.task import NONCE_BYTES, Task
-from common.task.uniform_dummies import FixedDummies
-from lab.planning.requirements import UNUSED_KEY
+from shuffledp.common.task.specs import hierarchy_sizes
+from shuffledp.common.task.task import NONCE_BYTES, Task
+from shuffledp.common.task.uniform_dummies import FixedDummies
+from shuffledp.lab.planning.requirements import UNUSED_KEY
 
 FAR_FUTURE: Final = 4_000_000_000
 _DELTA: Final = 0.5

@@ -8,16 +8,16 @@ from typing import Any, Final, get_args
 import numpy as np
 from numpy.random import Generator
 
-from audit import statistics
-from audit.finding import Checks, Finding, Rows
-from audit.harness import byte_search
-from audit.harness.services import GRPC_HEADERS, RecordedCall
-from audit.observation.recorder import MOMENTS, RunRecord, record_run
-from audit.scenario import AuditSubject
-from common.crypto.hpke import split_every
-from common.runtime import logs
-from common.task.task import listed
-from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2
+from shuffledp.audit import statistics
+from shuffledp.audit.finding import Checks, Finding, Rows
+from shuffledp.audit.harness import byte_search
+from shuffledp.audit.harness.services import GRPC_HEADERS, RecordedCall
+from shuffledp.audit.observation.recorder import MOMENTS, RunRecord, record_run
+from shuffledp.audit.scenario import AuditSubject
+from shuffledp.common.crypto.hpke import split_every
+from shuffledp.common.runtime import logs
+from shuffledp.common.task.task import listed
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2
 
 Patterns = dict[str, list[bytes]]
 

@@ -17,29 +17,40 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from audit.harness.party_cores import SCHEDULE
-from audit.harness.services import RecordedCall, RecordingProxy, Services, files_of, secrets_of
-from audit.harness.tasks import reduced_draft
-from audit.scenario import AuditSubject
-from common.crypto import hpke
-from common.crypto.batch_key import BatchKey
-from common.crypto.signing import SignedTask
-from common.messages.batch import BatchId, BatchManifest
-from common.messages.result import Result
-from common.messages.submission import split_submission
-from common.runtime import logs
-from common.runtime.key_store import KeyStore
-from common.runtime.rpc import LONG_DEADLINE, reply
-from common.runtime.state_directory import StateDirectory
-from common.task.draft import TaskDraft
-from common.task.task import Task
-from common.wire.batches import chunk_from_wire, delivery_from_wire, part_from_wire
-from common.wire.submissions import contribution_to_wire
-from deploy.tasks.value_parser import value_of
-from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, shuffler_pb2_grpc, user_agent_pb2_grpc
-from shuffler.storage.group import NUMBER_BITS, open_group
-from shuffler.storage.sqlite_store import SqliteGroups
-from user_agent.contribution import Contributor
+from shuffledp.audit.harness.party_cores import SCHEDULE
+from shuffledp.audit.harness.services import (
+    RecordedCall,
+    RecordingProxy,
+    Services,
+    files_of,
+    secrets_of,
+)
+from shuffledp.audit.harness.tasks import reduced_draft
+from shuffledp.audit.scenario import AuditSubject
+from shuffledp.common.crypto import hpke
+from shuffledp.common.crypto.batch_key import BatchKey
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.messages.batch import BatchId, BatchManifest
+from shuffledp.common.messages.result import Result
+from shuffledp.common.messages.submission import split_submission
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.key_store import KeyStore
+from shuffledp.common.runtime.rpc import LONG_DEADLINE, reply
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.task import Task
+from shuffledp.common.wire.batches import chunk_from_wire, delivery_from_wire, part_from_wire
+from shuffledp.common.wire.submissions import contribution_to_wire
+from shuffledp.deploy.tasks.value_parser import value_of
+from shuffledp.protos.shuffledp.v1 import (
+    analyzer_pb2,
+    shuffler_pb2,
+    shuffler_pb2_grpc,
+    user_agent_pb2_grpc,
+)
+from shuffledp.shuffler.storage.group import NUMBER_BITS, open_group
+from shuffledp.shuffler.storage.sqlite_store import SqliteGroups
+from shuffledp.user_agent.contribution import Contributor
 
 Moment = Literal["collecting", "delivering", "over"]
 MOMENTS: Final[tuple[Moment, ...]] = ("collecting", "delivering", "over")

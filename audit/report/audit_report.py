@@ -4,15 +4,15 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from audit.families.references import family_of
-from audit.finding import HEADINGS, UNTESTED, Finding, Findings, Heading, failed
-from audit.scenario import Scenario
-from audit.statistics import FAMILY_LEVEL, MAX_TESTS
-from common.messages.guarantee import Coalition, Guarantee, rounded_up
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from deploy.pages.guarantee_sentences import best_guarantees
-from user_agent.settings import UserAgentSettings
+from shuffledp.audit.families.references import family_of
+from shuffledp.audit.finding import HEADINGS, UNTESTED, Finding, Findings, Heading, failed
+from shuffledp.audit.scenario import Scenario
+from shuffledp.audit.statistics import FAMILY_LEVEL, MAX_TESTS
+from shuffledp.common.messages.guarantee import Coalition, Guarantee, rounded_up
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.pages.guarantee_sentences import best_guarantees
+from shuffledp.user_agent.settings import UserAgentSettings
 
 _OTHER_CLAIM_VERDICTS: Final = frozenset({"refuted", "not refuted"})
 """Verdicts on claims that are not the task's."""

@@ -9,15 +9,27 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from audit.finding import HEADINGS, LIMITS, PASSING, VERDICT_DESCRIPTIONS, Finding, Heading, failed
-from audit.report.audit_report import AuditReport, SelfTestResult, changes
-from audit.statistics import FAMILY_LEVEL, TEST_LEVEL
-from common.messages.guarantee import claimed, rounded_down, rounded_up
-from deploy.pages import figures
-from deploy.pages.guarantee_sentences import best_guarantees, coalition_name, guarantee_sentences
-from deploy.pages.page import render
-from deploy.terminal.escape import escaped
-from deploy.terminal.tables import add_columns, fit_table, print_whole
+from shuffledp.audit.finding import (
+    HEADINGS,
+    LIMITS,
+    PASSING,
+    VERDICT_DESCRIPTIONS,
+    Finding,
+    Heading,
+    failed,
+)
+from shuffledp.audit.report.audit_report import AuditReport, SelfTestResult, changes
+from shuffledp.audit.statistics import FAMILY_LEVEL, TEST_LEVEL
+from shuffledp.common.messages.guarantee import claimed, rounded_down, rounded_up
+from shuffledp.deploy.pages import figures
+from shuffledp.deploy.pages.guarantee_sentences import (
+    best_guarantees,
+    coalition_name,
+    guarantee_sentences,
+)
+from shuffledp.deploy.pages.page import render
+from shuffledp.deploy.terminal.escape import escaped
+from shuffledp.deploy.terminal.tables import add_columns, fit_table, print_whole
 
 NOT_TRIED: Final = "not tried"
 

@@ -14,17 +14,17 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import stats
 
-from audit.families.family import Items, NotCoveredError
-from audit.families.references import noise_chances
-from audit.finding import Checks, Rows
-from audit.harness.tasks import with_shufflers
-from audit.scenario import AuditSubject
-from audit.statistics import p_binomial, p_cells
-from common.crypto import hpke
-from common.mechanisms.base import Reports, Vector, is_null
-from common.messages.submission import split_submission
-from common.task_digest import DIGEST_BYTES, TaskDigest
-from deploy.tasks.value_parser import value_of
+from shuffledp.audit.families.family import Items, NotCoveredError
+from shuffledp.audit.families.references import noise_chances
+from shuffledp.audit.finding import Checks, Rows
+from shuffledp.audit.harness.tasks import with_shufflers
+from shuffledp.audit.scenario import AuditSubject
+from shuffledp.audit.statistics import p_binomial, p_cells
+from shuffledp.common.crypto import hpke
+from shuffledp.common.mechanisms.base import Reports, Vector, is_null
+from shuffledp.common.messages.submission import split_submission
+from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
+from shuffledp.deploy.tasks.value_parser import value_of
 
 _DIGEST: Final = TaskDigest(bytes(DIGEST_BYTES))
 _ENDS: Final = 6

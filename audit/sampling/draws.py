@@ -17,10 +17,10 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from audit.families.family import ReportPart
-from audit.finding import Checks, Rows
-from audit.scenario import AuditSubject
-from audit.statistics import (
+from shuffledp.audit.families.family import ReportPart
+from shuffledp.audit.finding import Checks, Rows
+from shuffledp.audit.scenario import AuditSubject
+from shuffledp.audit.statistics import (
     Places,
     joint_p,
     p_binomial,
@@ -31,9 +31,9 @@ from audit.statistics import (
     p_shares,
     p_successions,
 )
-from common.crypto.randomness import secure_generator
-from common.mechanisms.base import Reports
-from shuffler.permutation import SealedReports, scatter
+from shuffledp.common.crypto.randomness import secure_generator
+from shuffledp.common.mechanisms.base import Reports
+from shuffledp.shuffler.permutation import SealedReports, scatter
 
 _MAX_BYTES: Final = 50_000_000
 """Maximum bytes of reports drawn for one value."""

@@ -16,19 +16,24 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.anonymity_set import AnonymitySet, BlanketSize
-from common.accounting.conditional import COARSE_GRID, ConditionalDelta, grid_for, two_answers_delta
-from common.accounting.count_distributions import MAX_COUNT, Binomial
-from common.accounting.epsilon_search import (
+from shuffledp.common.accounting.anonymity_set import AnonymitySet, BlanketSize
+from shuffledp.common.accounting.conditional import (
+    COARSE_GRID,
+    ConditionalDelta,
+    grid_for,
+    two_answers_delta,
+)
+from shuffledp.common.accounting.count_distributions import MAX_COUNT, Binomial
+from shuffledp.common.accounting.epsilon_search import (
     MAX_EPSILON,
     check_delta,
     check_tried,
     gaussian_epsilon,
     least_epsilon,
 )
-from common.errors import AccountingError
-from common.mechanisms.base import Vector
-from common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
 
 _FIRST_BINS: Final = 24
 _ROUNDS: Final = 4

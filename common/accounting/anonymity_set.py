@@ -11,16 +11,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.accounting.binomial import RELATIVE_ERROR, masses_between
-from common.accounting.count_distributions import (
+from shuffledp.common.accounting.binomial import RELATIVE_ERROR, masses_between
+from shuffledp.common.accounting.count_distributions import (
     MAX_COUNT,
     Binomial,
     CountDistribution,
     quantile,
     upper_quantile,
 )
-from common.errors import AccountingError
-from common.mechanisms.base import Vector
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.mechanisms.base import Vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from common.messages.guarantee import rounded_up
-from common.task.dummies import Dummies
-from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
-from common.task.shuffling import noises_in_words
+from shuffledp.common.messages.guarantee import rounded_up
+from shuffledp.common.task.dummies import Dummies
+from shuffledp.common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from shuffledp.common.task.shuffling import noises_in_words
 
 FORMULA_1: Final = (
     "privacy blanket bound, binomial form, rounded up ([BBGN19]; derivation: "

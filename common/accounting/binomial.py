@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 import scipy
 
-from common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.base import Vector
 
 RELATIVE_ERROR: Final = 1e-9
 """

@@ -3,15 +3,15 @@
 from decimal import ROUND_CEILING, Context
 from typing import Final
 
-from common.accounting.guarantees import claimed_release
-from common.accounting.item_noise import check_sums
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.accounting.releases import Release
-from common.accounting.view_groups import MAX_DISTINCT_VIEWS
-from common.errors import AccountingError, PolicyError
-from common.mechanisms.registry import randomizer_of
-from common.messages.guarantee import rounded_up
-from common.task.task import Task
+from shuffledp.common.accounting.guarantees import claimed_release
+from shuffledp.common.accounting.item_noise import check_sums
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.accounting.releases import Release
+from shuffledp.common.accounting.view_groups import MAX_DISTINCT_VIEWS
+from shuffledp.common.errors import AccountingError, PolicyError
+from shuffledp.common.mechanisms.registry import randomizer_of
+from shuffledp.common.messages.guarantee import rounded_up
+from shuffledp.common.task.task import Task
 
 _EPSILON_MARGIN: Final = 1e-4
 """Relative margin added to a claimed ε."""

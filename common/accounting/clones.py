@@ -17,14 +17,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from common.accounting.anonymity_set import AnonymitySet, Bins
-from common.accounting.binomial import RELATIVE_ERROR, shortfall
-from common.accounting.count_distributions import Binomial, check_between
-from common.accounting.epsilon_search import least_epsilon
-from common.accounting.releases import Release
-from common.errors import AccountingError, BoundRangeError
-from common.mechanisms.base import Vector
-from common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.accounting.anonymity_set import AnonymitySet, Bins
+from shuffledp.common.accounting.binomial import RELATIVE_ERROR, shortfall
+from shuffledp.common.accounting.count_distributions import Binomial, check_between
+from shuffledp.common.accounting.epsilon_search import least_epsilon
+from shuffledp.common.accounting.releases import Release
+from shuffledp.common.errors import AccountingError, BoundRangeError
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
 
 _N_BINS: Final = 512
 _ROUNDING: Final = 1e-15

@@ -19,10 +19,10 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from common.accounting.count_distributions import ROUNDING
-from common.accounting.epsilon_search import MAX_EPSILON
-from common.accounting.item_noise import RatioClasses
-from common.mechanisms.base import Vector
+from shuffledp.common.accounting.count_distributions import ROUNDING
+from shuffledp.common.accounting.epsilon_search import MAX_EPSILON
+from shuffledp.common.accounting.item_noise import RatioClasses
+from shuffledp.common.mechanisms.base import Vector
 
 _TRANSFORM_ERROR: Final = 2.0**-51
 """A transform's relative error counts as this times (100 + expected number of filled rooms), up to

@@ -26,8 +26,8 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 import scipy
 
-from common.accounting.binomial import RELATIVE_ERROR
-from common.accounting.cluster_counts import (
+from shuffledp.common.accounting.binomial import RELATIVE_ERROR
+from shuffledp.common.accounting.cluster_counts import (
     CHARGES,
     LOST_TO_UNDERFLOW,
     CountGrid,
@@ -35,12 +35,12 @@ from common.accounting.cluster_counts import (
     Room,
     roundings,
 )
-from common.accounting.count_distributions import MAX_COUNT, Binomial
-from common.accounting.epsilon_search import MAX_EPSILON
-from common.accounting.releases import Release
-from common.mechanisms.base import Vector
-from common.mechanisms.reduction import MatchCountReduction
-from common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
+from shuffledp.common.accounting.count_distributions import MAX_COUNT, Binomial
+from shuffledp.common.accounting.epsilon_search import MAX_EPSILON
+from shuffledp.common.accounting.releases import Release
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
 
 DEVIATIONS: Final = (0.6, 0.8, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3, 3.5, 4, 5, 6, 7, 8)
 """Low edges of the bins, in standard deviations below the mean number of rooms."""

@@ -22,12 +22,12 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from common.accounting.epsilon_search import check_delta
-from common.accounting.releases import PermanentRelease, Release, lasting_epsilon
-from common.errors import AccountingError
-from common.mechanisms.base import Vector
-from common.messages.guarantee import sum_upper
-from common.task.task import MIN_COMPOSED_DELTA
+from shuffledp.common.accounting.epsilon_search import check_delta
+from shuffledp.common.accounting.releases import PermanentRelease, Release, lasting_epsilon
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.messages.guarantee import sum_upper
+from shuffledp.common.task.task import MIN_COMPOSED_DELTA
 
 _TRANSFORM_ERROR: Final = 1e-15
 """Absolute error of δ by one composition, subtracted from the requested δ. Up to 1000

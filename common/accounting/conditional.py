@@ -20,11 +20,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.accounting.anonymity_set import subdivided
-from common.accounting.binomial import RELATIVE_ERROR, interval_masses, shortfall, stop_loss, tails
-from common.accounting.count_distributions import ROUNDING
-from common.mechanisms.base import Vector
-from common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.accounting.anonymity_set import subdivided
+from shuffledp.common.accounting.binomial import (
+    RELATIVE_ERROR,
+    interval_masses,
+    shortfall,
+    stop_loss,
+    tails,
+)
+from shuffledp.common.accounting.count_distributions import ROUNDING
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
 
 _MEAN_ERROR: Final = 1e-10
 """Maximum relative error of a cell's mean, a ratio of masses whose errors largely cancel."""

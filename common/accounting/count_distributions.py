@@ -8,10 +8,10 @@ from typing import Final, Protocol
 import numpy as np
 import scipy
 
-from common.accounting import binomial
-from common.accounting.binomial import RELATIVE_ERROR, smaller_tail
-from common.errors import AccountingError
-from common.mechanisms.base import Vector
+from shuffledp.common.accounting import binomial
+from shuffledp.common.accounting.binomial import RELATIVE_ERROR, smaller_tail
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.mechanisms.base import Vector
 
 MAX_COUNT: Final = 10**9
 """Largest number of users, and of dummies, for which the bounds have been checked."""

@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from common.accounting.binomial import RELATIVE_ERROR
-from common.accounting.cluster_noise import ClusterRelease, Fineness
-from common.accounting.count_distributions import (
+from shuffledp.common.accounting.binomial import RELATIVE_ERROR
+from shuffledp.common.accounting.cluster_noise import ClusterRelease, Fineness
+from shuffledp.common.accounting.count_distributions import (
     MAX_COUNT,
     Binomial,
     Conditioned,
@@ -26,15 +26,15 @@ from common.accounting.count_distributions import (
     NegativeBinomial,
     beyond,
 )
-from common.accounting.item_noise import each_item_release
-from common.accounting.releases import Release
-from common.errors import AccountingError
-from common.mechanisms.base import Vector
-from common.mechanisms.reduction import MatchCountReduction
-from common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
-from common.task.dummies import Dummies
-from common.task.named_dummies import ItemDummies, ViewDummies
-from common.task.uniform_dummies import (
+from shuffledp.common.accounting.item_noise import each_item_release
+from shuffledp.common.accounting.releases import Release
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
+from shuffledp.common.task.dummies import Dummies
+from shuffledp.common.task.named_dummies import ItemDummies, ViewDummies
+from shuffledp.common.task.uniform_dummies import (
     BinomialDummies,
     FixedDummies,
     FractionalDummies,

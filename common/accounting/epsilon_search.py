@@ -8,8 +8,8 @@ from typing import Final
 import scipy
 from scipy import special
 
-from common.errors import AccountingError
-from common.task.task import MIN_DELTA
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.task.task import MIN_DELTA
 
 MIN_EPSILON: Final = 1e-9
 MAX_EPSILON: Final = 100.0

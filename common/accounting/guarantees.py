@@ -11,18 +11,18 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from common.accounting import assumptions as stated
-from common.accounting.clones import CloneRelease
-from common.accounting.cluster_noise import OF_BATCHES, ClusterRelease
-from common.accounting.composition import ComposedRelease, composed_epsilon
-from common.accounting.hybrid_noise import HybridRelease
-from common.accounting.item_noise import ItemNoiseRelease
-from common.accounting.privacy_parameters import PrivacyParameters, check_users
-from common.accounting.published import PUBLISHED, BoundSetting
-from common.accounting.releases import AmplifiedRelease, LocalRelease, Release
-from common.accounting.two_items import TwoItemRelease
-from common.errors import BoundRangeError
-from common.messages.guarantee import (
+from shuffledp.common.accounting import assumptions as stated
+from shuffledp.common.accounting.clones import CloneRelease
+from shuffledp.common.accounting.cluster_noise import OF_BATCHES, ClusterRelease
+from shuffledp.common.accounting.composition import ComposedRelease, composed_epsilon
+from shuffledp.common.accounting.hybrid_noise import HybridRelease
+from shuffledp.common.accounting.item_noise import ItemNoiseRelease
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters, check_users
+from shuffledp.common.accounting.published import PUBLISHED, BoundSetting
+from shuffledp.common.accounting.releases import AmplifiedRelease, LocalRelease, Release
+from shuffledp.common.accounting.two_items import TwoItemRelease
+from shuffledp.common.errors import BoundRangeError
+from shuffledp.common.messages.guarantee import (
     NONE_WAIVED,
     REPLACE_ONE,
     REPLACE_PERMANENT,
@@ -31,7 +31,7 @@ from common.messages.guarantee import (
     Waived,
     rounded_up,
 )
-from common.task.task import Task, honest_share
+from shuffledp.common.task.task import Task, honest_share
 
 _MAX_SHARE_SHOWN: Final = 0.99
 """A guarantee by the user's own dummies is omitted if its ε exceeds this share of the local ε."""

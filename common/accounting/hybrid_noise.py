@@ -27,21 +27,21 @@ from typing import Final, cast
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from common.accounting.anonymity_set import Bins
-from common.accounting.count_distributions import (
+from shuffledp.common.accounting.anonymity_set import Bins
+from shuffledp.common.accounting.count_distributions import (
     ROUNDING,
     Binomial,
     BinomialWindow,
     quantile,
     upper_quantile,
 )
-from common.accounting.epsilon_search import MAX_EPSILON, least_epsilon
-from common.accounting.item_noise import ItemNoiseRelease
-from common.accounting.releases import AmplifiedRelease, Release
-from common.errors import AccountingError
-from common.mechanisms.base import Vector
-from common.mechanisms.reduction import MatchCountReduction
-from common.task.shuffler_spec import RATIO_SUM, GeometricNoise, ShufflerSpec
+from shuffledp.common.accounting.epsilon_search import MAX_EPSILON, least_epsilon
+from shuffledp.common.accounting.item_noise import ItemNoiseRelease
+from shuffledp.common.accounting.releases import AmplifiedRelease, Release
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.task.shuffler_spec import RATIO_SUM, GeometricNoise, ShufflerSpec
 
 _TAIL: Final = 1e-20
 """Maximum probability beyond a side of a window, and below the first bin of K; charged to δ."""

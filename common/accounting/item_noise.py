@@ -20,7 +20,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from common.accounting.count_distributions import (
+from shuffledp.common.accounting.count_distributions import (
     ROUNDING,
     Binomial,
     BinomialWindow,
@@ -28,12 +28,12 @@ from common.accounting.count_distributions import (
     check_between,
     upper_quantile,
 )
-from common.accounting.epsilon_search import MAX_EPSILON
-from common.accounting.releases import Release
-from common.errors import AccountingError
-from common.mechanisms.base import Vector
-from common.task.named_dummies import ItemDummies
-from common.task.shuffler_spec import (
+from shuffledp.common.accounting.epsilon_search import MAX_EPSILON
+from shuffledp.common.accounting.releases import Release
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.task.named_dummies import ItemDummies
+from shuffledp.common.task.shuffler_spec import (
     RATIO_SUM,
     GeometricNoise,
     ItemNoise,

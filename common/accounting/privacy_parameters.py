@@ -10,24 +10,29 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Self
 
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import CloneRelease
-from common.accounting.cluster_noise import OF_CLAIMS, Fineness
-from common.accounting.composition import ComposedRelease
-from common.accounting.count_distributions import MAX_COUNT, Binomial, Groups
-from common.accounting.dummy_entries import Arrivals, arrivals_of, entry_of, uncovered
-from common.accounting.hybrid_noise import HybridRelease
-from common.accounting.item_noise import ItemNoiseRelease
-from common.accounting.releases import LocalRelease, PermanentRelease, Release, WeakestRelease
-from common.accounting.two_items import amplified
-from common.accounting.view_groups import grouped
-from common.errors import AccountingError
-from common.mechanisms.reduction import MatchCountReduction, Reduction
-from common.mechanisms.registry import randomizer_of, rappor_of
-from common.messages.guarantee import NONE_WAIVED, Waived, sum_upper
-from common.task.dummies import Dummies
-from common.task.shuffler_spec import PERMUTE_ONLY, ShufflerSpec
-from common.task.task import Task, honest_share
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.clones import CloneRelease
+from shuffledp.common.accounting.cluster_noise import OF_CLAIMS, Fineness
+from shuffledp.common.accounting.composition import ComposedRelease
+from shuffledp.common.accounting.count_distributions import MAX_COUNT, Binomial, Groups
+from shuffledp.common.accounting.dummy_entries import Arrivals, arrivals_of, entry_of, uncovered
+from shuffledp.common.accounting.hybrid_noise import HybridRelease
+from shuffledp.common.accounting.item_noise import ItemNoiseRelease
+from shuffledp.common.accounting.releases import (
+    LocalRelease,
+    PermanentRelease,
+    Release,
+    WeakestRelease,
+)
+from shuffledp.common.accounting.two_items import amplified
+from shuffledp.common.accounting.view_groups import grouped
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.mechanisms.reduction import MatchCountReduction, Reduction
+from shuffledp.common.mechanisms.registry import randomizer_of, rappor_of
+from shuffledp.common.messages.guarantee import NONE_WAIVED, Waived, sum_upper
+from shuffledp.common.task.dummies import Dummies
+from shuffledp.common.task.shuffler_spec import PERMUTE_ONLY, ShufflerSpec
+from shuffledp.common.task.task import Task, honest_share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

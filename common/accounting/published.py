@@ -13,22 +13,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import finite_epsilon
-from common.accounting.count_distributions import Binomial
-from common.accounting.epsilon_search import check_delta
-from common.errors import BoundRangeError
-from common.mechanisms.reduction import MatchCountReduction
-from common.messages.guarantee import rounded_up
-from common.task.dummies import Dummies
-from common.task.shuffler_spec import (
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.clones import finite_epsilon
+from shuffledp.common.accounting.count_distributions import Binomial
+from shuffledp.common.accounting.epsilon_search import check_delta
+from shuffledp.common.errors import BoundRangeError
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.messages.guarantee import rounded_up
+from shuffledp.common.task.dummies import Dummies
+from shuffledp.common.task.shuffler_spec import (
     PERMUTE_ONLY,
     RATIO_SUM,
     BinomialNoise,
     GeometricNoise,
     ShufflerSpec,
 )
-from common.task.uniform_dummies import NO_DUMMIES
+from shuffledp.common.task.uniform_dummies import NO_DUMMIES
 
 _MIN_EPSILON: Final = 1e-6
 _MAX_EPSILON: Final = 50.0

@@ -8,12 +8,12 @@ from typing import Final, Protocol
 
 from scipy import special
 
-from common.accounting.amplification import DeltaCurve, delta_upper, epsilon_upper
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.epsilon_search import gaussian_epsilon, least_epsilon
-from common.errors import AccountingError
-from common.mechanisms.reduction import MatchCountReduction
-from common.messages.guarantee import rounded_up, sum_upper
+from shuffledp.common.accounting.amplification import DeltaCurve, delta_upper, epsilon_upper
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.epsilon_search import gaussian_epsilon, least_epsilon
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.messages.guarantee import rounded_up, sum_upper
 
 
 class Release(Protocol):

@@ -19,14 +19,19 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.amplification import gaussian_guess
-from common.accounting.anonymity_set import AnonymitySet, Bins
-from common.accounting.binomial import RELATIVE_ERROR
-from common.accounting.count_distributions import MAX_COUNT, ROUNDING, Binomial
-from common.accounting.epsilon_search import MAX_EPSILON, check_delta, check_tried, least_epsilon
-from common.accounting.releases import AmplifiedRelease
-from common.mechanisms.base import Vector
-from common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.accounting.amplification import gaussian_guess
+from shuffledp.common.accounting.anonymity_set import AnonymitySet, Bins
+from shuffledp.common.accounting.binomial import RELATIVE_ERROR
+from shuffledp.common.accounting.count_distributions import MAX_COUNT, ROUNDING, Binomial
+from shuffledp.common.accounting.epsilon_search import (
+    MAX_EPSILON,
+    check_delta,
+    check_tried,
+    least_epsilon,
+)
+from shuffledp.common.accounting.releases import AmplifiedRelease
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
 
 _TOLERANCE: Final = 4e-3
 """Relative excess of δ that intervals of j may cause, a quarter of which bins of D may add."""

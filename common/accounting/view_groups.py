@@ -12,9 +12,9 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.count_distributions import MAX_COUNT, Binomial
-from common.accounting.releases import AmplifiedRelease, Release
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.count_distributions import MAX_COUNT, Binomial
+from shuffledp.common.accounting.releases import AmplifiedRelease, Release
 
 MAX_DISTINCT_VIEWS: Final = 16
 """Maximum number of different views: each takes a device a tenth of a second to check."""

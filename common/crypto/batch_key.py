@@ -7,8 +7,8 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from common.crypto.secret import Secret
-from common.errors import DamagedStorageError
+from shuffledp.common.crypto.secret import Secret
+from shuffledp.common.errors import DamagedStorageError
 
 KEY_BYTES: Final = 32
 TAG_BYTES: Final = 16

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.hashes import SHA384
 
-from common.errors import ProofError, WireError
+from shuffledp.common.errors import ProofError, WireError
 
 RandomBytes: TypeAlias = Callable[[int], bytes]
 """Draws this many secure random bytes: `secrets.token_bytes`, or a secure generator's `bytes`."""

@@ -30,9 +30,9 @@ from cryptography.hazmat.primitives.hpke import (
     Suite,
 )
 
-from common.crypto.secret import Secret
-from common.errors import WireError
-from common.task_digest import DIGEST_BYTES, TaskDigest
+from shuffledp.common.crypto.secret import Secret
+from shuffledp.common.errors import WireError
+from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
 
 PrivateHalf: TypeAlias = X25519PrivateKey | MLKEM768X25519PrivateKey
 PublicHalf: TypeAlias = X25519PublicKey | MLKEM768X25519PublicKey

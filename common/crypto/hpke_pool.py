@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, ParamSpec, TypeVar
 
-from common.crypto.hpke import HpkePrivateKey, SealContext, Sealer, split_every, suite_named
+from shuffledp.common.crypto.hpke import (
+    HpkePrivateKey,
+    SealContext,
+    Sealer,
+    split_every,
+    suite_named,
+)
 
 
 def _end_with_parent() -> None:

@@ -16,8 +16,8 @@ from enum import Enum
 from itertools import pairwise
 from typing import Any, Final, Self
 
-from common.crypto.hpke import HpkePublicKey, KeyId, key_id
-from common.errors import UnknownKeyError, WireError
+from shuffledp.common.crypto.hpke import HpkePublicKey, KeyId, key_id
+from shuffledp.common.errors import UnknownKeyError, WireError
 
 DAY: Final = 86_400.0
 """A day in seconds."""

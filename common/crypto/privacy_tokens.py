@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPublicNumbers
 
-from common.crypto.blind_signatures import (
+from shuffledp.common.crypto.blind_signatures import (
     SALT_BYTES,
     RandomBytes,
     blind,
@@ -22,9 +22,9 @@ from common.crypto.blind_signatures import (
     is_blind,
     is_valid_signature,
 )
-from common.crypto.hpke import fingerprint
-from common.errors import WireError
-from common.task_digest import DIGEST_BYTES, TaskDigest
+from shuffledp.common.crypto.hpke import fingerprint
+from shuffledp.common.errors import WireError
+from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
 
 MODULUS_BYTES: Final = 256
 """Length of a blinded message and of a blind signature."""

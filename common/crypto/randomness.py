@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from randomgen import ChaCha
 
-from common.crypto.secret import Secret
+from shuffledp.common.crypto.secret import Secret
 
 SEED_BYTES = 32
 """Length of a seed, and of a ChaCha20 key."""

@@ -23,10 +23,10 @@ from typing import Final, Self
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from common.crypto.hpke import HpkePublicKey, fingerprint, suite_named
-from common.crypto.secret import Secret
-from common.errors import ProofError, WireError
-from common.task_digest import TaskDigest
+from shuffledp.common.crypto.hpke import HpkePublicKey, fingerprint, suite_named
+from shuffledp.common.crypto.secret import Secret
+from shuffledp.common.errors import ProofError, WireError
+from shuffledp.common.task_digest import TaskDigest
 
 SIGNATURE_BYTES: Final = 64
 IDENTITY_BYTES: Final = 32

@@ -31,11 +31,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from gmpy2 import invert, powmod, powmod_sec
 
-from common.crypto.blind_signatures import draw_blind
-from common.crypto.hpke import fingerprint
-from common.crypto.privacy_tokens import EXPONENT, MODULUS_BYTES, TokenKey
-from common.crypto.secret import Secret
-from common.errors import ProofError, WireError
+from shuffledp.common.crypto.blind_signatures import draw_blind
+from shuffledp.common.crypto.hpke import fingerprint
+from shuffledp.common.crypto.privacy_tokens import EXPONENT, MODULUS_BYTES, TokenKey
+from shuffledp.common.crypto.secret import Secret
+from shuffledp.common.errors import ProofError, WireError
 
 _FILES: Final = ("libcrypto.so.3", "libcrypto.3.dylib")
 """On Linux and macOS. The loader takes the one that Python is linked to, if it is."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ValueRangeError
+from shuffledp.common.errors import ValueRangeError
 
 
 class CheckedArguments:

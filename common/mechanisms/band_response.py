@@ -11,11 +11,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import TaskError
-from common.mechanisms.arguments import CheckedArguments
-from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.weights import ResponseWeights
-from common.task.specs import MAX_WEIGHT_SUM
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.arguments import CheckedArguments
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.task.specs import MAX_WEIGHT_SUM
 
 
 @dataclass(frozen=True)

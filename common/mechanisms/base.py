@@ -9,16 +9,16 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError, TaskError, ValueRangeError
-from common.mechanisms.arguments import checked_array
-from common.mechanisms.count_law import Draws
-from common.mechanisms.reduction import MatchCountReduction, Reduction
-from common.mechanisms.weights import ResponseWeights
-from common.messages.result import IntervalTable
-from common.protocols import MechanismName
-from common.task.spec_forms import AnySpec
-from common.task.specs import MechanismSpec
-from common.task.task import Task
+from shuffledp.common.errors import ReportError, TaskError, ValueRangeError
+from shuffledp.common.mechanisms.arguments import checked_array
+from shuffledp.common.mechanisms.count_law import Draws
+from shuffledp.common.mechanisms.reduction import MatchCountReduction, Reduction
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.messages.result import IntervalTable
+from shuffledp.common.protocols import MechanismName
+from shuffledp.common.task.spec_forms import AnySpec
+from shuffledp.common.task.specs import MechanismSpec
+from shuffledp.common.task.task import Task
 
 Reports = NDArray[np.void]
 """n reports: shape (n,), of a mechanism's report_dtype."""

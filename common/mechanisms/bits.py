@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.base import Counts
+from shuffledp.common.mechanisms.base import Counts
 
 AT_ONCE: Final = 1 << 22
 """Bits drawn or counted at a time, to bound memory."""

@@ -16,7 +16,7 @@ import scipy
 from numpy.typing import NDArray
 from scipy import special
 
-from common.messages.result import MISSES, IntervalTable
+from shuffledp.common.messages.result import MISSES, IntervalTable
 
 Vector = NDArray[np.float64]
 

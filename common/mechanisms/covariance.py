@@ -25,9 +25,9 @@ from typing import Final, Self
 
 import numpy as np
 
-from common.mechanisms.base import Linear, Mechanism, Mixture, Vector
-from common.mechanisms.registry import mechanism_of
-from common.task.task import Task
+from shuffledp.common.mechanisms.base import Linear, Mechanism, Mixture, Vector
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.task.task import Task
 
 _MOST_CELLS: Final = 2**26
 """Cells to visit for exact variances of prefixes of hashed reports: a few seconds."""

@@ -23,8 +23,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import TaskError
-from common.mechanisms.base import (
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.base import (
     Counts,
     Mechanism,
     MechanismRequest,
@@ -33,13 +33,13 @@ from common.mechanisms.base import (
     Vector,
     check_values,
 )
-from common.mechanisms.count_law import interval_table
-from common.mechanisms.views import View, ViewMechanism
-from common.mechanisms.weights import ResponseWeights
-from common.messages.result import IntervalTable
-from common.messages.submission import PLAIN_REPORT
-from common.task.specs import MechanismSpec, hierarchy_sizes
-from common.task.task import Task
+from shuffledp.common.mechanisms.count_law import interval_table
+from shuffledp.common.mechanisms.views import View, ViewMechanism
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.messages.result import IntervalTable
+from shuffledp.common.messages.submission import PLAIN_REPORT
+from shuffledp.common.task.specs import MechanismSpec, hierarchy_sizes
+from shuffledp.common.task.task import Task
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.base import (
+from shuffledp.common.mechanisms.base import (
     Channel,
     Counts,
     Incidence,
@@ -19,12 +19,12 @@ from common.mechanisms.base import (
     Reports,
     check_values,
 )
-from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.support import AnswerCounting, PlaceReports
-from common.mechanisms.weights import ResponseWeights
-from common.messages.submission import plain_reports
-from common.task.specs import MechanismSpec
-from common.task.task import Task
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.mechanisms.support import AnswerCounting, PlaceReports
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.messages.submission import plain_reports
+from shuffledp.common.task.specs import MechanismSpec
+from shuffledp.common.task.task import Task
 
 
 @dataclass(frozen=True)

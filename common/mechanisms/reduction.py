@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal, Self
 
-from common.errors import AccountingError
-from common.mechanisms.weights import ResponseWeights
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.mechanisms.weights import ResponseWeights
 
 MAX_ANSWERS: Final = 10**9
 MIN_LOCAL_EPSILON: Final = 1e-9

@@ -4,29 +4,29 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from common.mechanisms.base import Mechanism, Randomizer, check_report_bytes
-from common.mechanisms.discovery.prefix_hashing import PrefixHashing
-from common.mechanisms.hashing.local_hashing import LocalHashing
-from common.mechanisms.hashing.string_hashing import StringHashing
-from common.mechanisms.hierarchy import Hierarchy
-from common.mechanisms.key_value.privkv import PrivKv
-from common.mechanisms.numeric.coded_number import Duchi
-from common.mechanisms.numeric.coordinate_sampling import Harmony, MultiHm, MultiRphm
-from common.mechanisms.numeric.digits import Digits
-from common.mechanisms.numeric.laplace import Laplace
-from common.mechanisms.numeric.mean_est import MeanEst
-from common.mechanisms.numeric.number import MeanMechanism, NumberMechanism
-from common.mechanisms.numeric.piecewise import Hybrid, Piecewise
-from common.mechanisms.randomized_response import Grr
-from common.mechanisms.rappor.rappor import Rappor
-from common.mechanisms.signed import Signed
-from common.mechanisms.square_wave import SquareWave
-from common.mechanisms.tables import Tables
-from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
-from common.protocols import DummyDistribution, Kind, MechanismName, NumberMechanismName
-from common.task.spec_forms import spec_as
-from common.task.specs import OpenSpec, RapporSpec
-from common.task.task import Task
+from shuffledp.common.mechanisms.base import Mechanism, Randomizer, check_report_bytes
+from shuffledp.common.mechanisms.discovery.prefix_hashing import PrefixHashing
+from shuffledp.common.mechanisms.hashing.local_hashing import LocalHashing
+from shuffledp.common.mechanisms.hashing.string_hashing import StringHashing
+from shuffledp.common.mechanisms.hierarchy import Hierarchy
+from shuffledp.common.mechanisms.key_value.privkv import PrivKv
+from shuffledp.common.mechanisms.numeric.coded_number import Duchi
+from shuffledp.common.mechanisms.numeric.coordinate_sampling import Harmony, MultiHm, MultiRphm
+from shuffledp.common.mechanisms.numeric.digits import Digits
+from shuffledp.common.mechanisms.numeric.laplace import Laplace
+from shuffledp.common.mechanisms.numeric.mean_est import MeanEst
+from shuffledp.common.mechanisms.numeric.number import MeanMechanism, NumberMechanism
+from shuffledp.common.mechanisms.numeric.piecewise import Hybrid, Piecewise
+from shuffledp.common.mechanisms.randomized_response import Grr
+from shuffledp.common.mechanisms.rappor.rappor import Rappor
+from shuffledp.common.mechanisms.signed import Signed
+from shuffledp.common.mechanisms.square_wave import SquareWave
+from shuffledp.common.mechanisms.tables import Tables
+from shuffledp.common.mechanisms.unary import OptimizedUnary, SymmetricUnary
+from shuffledp.common.protocols import DummyDistribution, Kind, MechanismName, NumberMechanismName
+from shuffledp.common.task.spec_forms import spec_as
+from shuffledp.common.task.specs import OpenSpec, RapporSpec
+from shuffledp.common.task.task import Task
 
 ITEM_MECHANISMS: Final[Mapping[MechanismName, type[Mechanism]]] = MappingProxyType(
     {

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.task.specs import check_int_range
+from shuffledp.common.task.specs import check_int_range
 
 _BITS: Final = 16
 """Random bits drawn for each coin; at most one coin in 2^16 needs more."""

@@ -19,14 +19,14 @@ from typing import Any, ClassVar, Final, Self, cast
 
 import numpy as np
 
-from common.mechanisms.base import Counts, Mixture, Reports, Vector, null_reports
-from common.mechanisms.count_law import Draws, interval_table
-from common.mechanisms.randomized_response import Grr
-from common.mechanisms.weights import ResponseWeights
-from common.messages.result import IntervalTable
-from common.messages.submission import PLAIN_REPORT
-from common.task.cluster_dummies import ClusterDummies
-from common.task.task import Task
+from shuffledp.common.mechanisms.base import Counts, Mixture, Reports, Vector, null_reports
+from shuffledp.common.mechanisms.count_law import Draws, interval_table
+from shuffledp.common.mechanisms.randomized_response import Grr
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.messages.result import IntervalTable
+from shuffledp.common.messages.submission import PLAIN_REPORT
+from shuffledp.common.task.cluster_dummies import ClusterDummies
+from shuffledp.common.task.task import Task
 
 _UNEXPLAINED: Final = 5.0
 """Standard deviations from the expected total that are a reason for a warning."""

@@ -20,8 +20,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.band_response import BandResponse
-from common.mechanisms.base import (
+from shuffledp.common.mechanisms.band_response import BandResponse
+from shuffledp.common.mechanisms.base import (
     Channel,
     Counts,
     Incidence,
@@ -34,13 +34,13 @@ from common.mechanisms.base import (
     check_answers,
     check_values,
 )
-from common.mechanisms.count_law import Draws, interval_table
-from common.mechanisms.support import PlaceReports
-from common.mechanisms.weights import OddsOfWeights, ResponseWeights
-from common.messages.result import NORMAL, IntervalTable
-from common.messages.submission import PLAIN_REPORT, plain_reports
-from common.task.specs import MechanismSpec
-from common.task.task import Task
+from shuffledp.common.mechanisms.count_law import Draws, interval_table
+from shuffledp.common.mechanisms.support import PlaceReports
+from shuffledp.common.mechanisms.weights import OddsOfWeights, ResponseWeights
+from shuffledp.common.messages.result import NORMAL, IntervalTable
+from shuffledp.common.messages.submission import PLAIN_REPORT, plain_reports
+from shuffledp.common.task.specs import MechanismSpec
+from shuffledp.common.task.task import Task
 
 
 @dataclass(frozen=True)

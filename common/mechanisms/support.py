@@ -13,8 +13,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.arguments import CheckedArguments
-from common.mechanisms.base import (
+from shuffledp.common.mechanisms.arguments import CheckedArguments
+from shuffledp.common.mechanisms.base import (
     Channel,
     Counts,
     Linear,
@@ -24,10 +24,10 @@ from common.mechanisms.base import (
     Vector,
     check_valid,
 )
-from common.mechanisms.count_law import Draws, interval_table
-from common.mechanisms.weights import OddsOfWeights
-from common.messages.result import IntervalTable
-from common.messages.submission import PLAIN_REPORT
+from shuffledp.common.mechanisms.count_law import Draws, interval_table
+from shuffledp.common.mechanisms.weights import OddsOfWeights
+from shuffledp.common.messages.result import IntervalTable
+from shuffledp.common.messages.submission import PLAIN_REPORT
 
 Real = float | Vector
 

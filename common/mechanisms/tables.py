@@ -22,16 +22,16 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import TaskError
-from common.mechanisms.arguments import checked_array
-from common.mechanisms.base import Counts, Vector, check_report_bytes, check_value
-from common.mechanisms.count_law import interval_table
-from common.mechanisms.views import View, ViewMechanism
-from common.messages.result import MISSES, IntervalTable, ShareTable, ShareTables
-from common.task.draft import TableDraft
-from common.task.spec_forms import spec_as
-from common.task.task import Task
-from common.task.view_specs import TableSpec
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.arguments import checked_array
+from shuffledp.common.mechanisms.base import Counts, Vector, check_report_bytes, check_value
+from shuffledp.common.mechanisms.count_law import interval_table
+from shuffledp.common.mechanisms.views import View, ViewMechanism
+from shuffledp.common.messages.result import MISSES, IntervalTable, ShareTable, ShareTables
+from shuffledp.common.task.draft import TableDraft
+from shuffledp.common.task.spec_forms import spec_as
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.view_specs import TableSpec
 
 
 @dataclass(frozen=True)

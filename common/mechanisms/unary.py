@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import TaskError
-from common.mechanisms.base import (
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.base import (
     Counts,
     MechanismRequest,
     Reports,
@@ -23,13 +23,19 @@ from common.mechanisms.base import (
     check_valid,
     check_values,
 )
-from common.mechanisms.bits import bit_field, chunks, count_set_bits, pack, spare_bits_clear
-from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.sampling import exact_coins
-from common.mechanisms.support import IndependentSupport
-from common.mechanisms.weights import OddsOfWeights, ResponseWeights
-from common.task.specs import MAX_REPORT_BYTES, MechanismSpec
-from common.task.task import Task, check_local_epsilon
+from shuffledp.common.mechanisms.bits import (
+    bit_field,
+    chunks,
+    count_set_bits,
+    pack,
+    spare_bits_clear,
+)
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.mechanisms.sampling import exact_coins
+from shuffledp.common.mechanisms.support import IndependentSupport
+from shuffledp.common.mechanisms.weights import OddsOfWeights, ResponseWeights
+from shuffledp.common.task.specs import MAX_REPORT_BYTES, MechanismSpec
+from shuffledp.common.task.task import Task, check_local_epsilon
 
 MAX_BITS: Final = 8 * MAX_REPORT_BYTES - 1
 """Maximum number of items in a report, which has one spare bit."""

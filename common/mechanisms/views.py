@@ -18,16 +18,16 @@ from typing import Any, ClassVar, Final, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.base import Counts, Randomizer, Reports, Vector
-from common.mechanisms.count_law import Draws
-from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.support import PlaceReports
-from common.mechanisms.weights import ResponseWeights
-from common.messages.submission import plain_reports
-from common.task.named_dummies import ViewDummies
-from common.task.shuffler_spec import NO_NOISE, ItemNoise
-from common.task.task import Task
-from common.task.uniform_dummies import UniformDummies
+from shuffledp.common.mechanisms.base import Counts, Randomizer, Reports, Vector
+from shuffledp.common.mechanisms.count_law import Draws
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.mechanisms.support import PlaceReports
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.messages.submission import plain_reports
+from shuffledp.common.task.named_dummies import ViewDummies
+from shuffledp.common.task.shuffler_spec import NO_NOISE, ItemNoise
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.uniform_dummies import UniformDummies
 
 _NOISELESS: Final = ResponseWeights.for_epsilon(math.inf)
 """Weights 1 and 0: every report is true."""

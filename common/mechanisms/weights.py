@@ -13,10 +13,10 @@ from typing import ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import TaskError
-from common.mechanisms.arguments import CheckedArguments
-from common.task.specs import MAX_WEIGHT_SUM, MechanismSpec, NumberSpec, OpenSpec
-from common.task.task import check_local_epsilon
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.arguments import CheckedArguments
+from shuffledp.common.task.specs import MAX_WEIGHT_SUM, MechanismSpec, NumberSpec, OpenSpec
+from shuffledp.common.task.task import check_local_epsilon
 
 _OTHER_WEIGHT: Final = 2**32
 _ROUND_DOWN: Final = Context(prec=60, rounding=ROUND_FLOOR)

@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Annotated, Final, NewType
 
-from common.limits import (
+from shuffledp.common.limits import (
     MAX_UNIX_TIME,
     MAX_USERS,
     parse_bounded,
@@ -15,7 +15,7 @@ from common.limits import (
     parse_positive,
     parse_word,
 )
-from common.task_digest import TaskDigest
+from shuffledp.common.task_digest import TaskDigest
 
 BatchId = NewType("BatchId", bytes)
 """16 random bytes, drawn by the shuffler."""

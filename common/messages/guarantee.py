@@ -8,8 +8,8 @@ from fractions import Fraction
 from functools import partial
 from typing import Annotated, Final, Literal, Self, get_args
 
-from common.errors import WireError
-from common.limits import parse_amount
+from shuffledp.common.errors import WireError
+from shuffledp.common.limits import parse_amount
 
 Coalition = Literal[
     "analyzer",

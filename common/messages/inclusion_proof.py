@@ -23,12 +23,12 @@ from typing import Annotated, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.crypto.hpke import split_every
-from common.crypto.signing import SIGNATURE_BYTES, PublicIdentity, SigningIdentity
-from common.errors import ProofError
-from common.limits import parse_count, parse_fixed
-from common.messages.batch import BATCH_ID_BYTES, BatchId
-from common.task_digest import TaskDigest
+from shuffledp.common.crypto.hpke import split_every
+from shuffledp.common.crypto.signing import SIGNATURE_BYTES, PublicIdentity, SigningIdentity
+from shuffledp.common.errors import ProofError
+from shuffledp.common.limits import parse_count, parse_fixed
+from shuffledp.common.messages.batch import BATCH_ID_BYTES, BatchId
+from shuffledp.common.task_digest import TaskDigest
 
 HASH_BYTES: Final = 32
 SALT_BYTES: Final = 32

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Self, get_args
 
-from common.crypto.signing import SIGNATURE_BYTES, PublicIdentity, SigningIdentity
-from common.errors import LedgerError, ProofError
-from common.messages.batch import BATCH_ID_BYTES, MAX_REASON_CHARACTERS, BatchId
-from common.messages.guarantee import Coalition
-from common.task_digest import DIGEST_BYTES, TaskDigest
+from shuffledp.common.crypto.signing import SIGNATURE_BYTES, PublicIdentity, SigningIdentity
+from shuffledp.common.errors import LedgerError, ProofError
+from shuffledp.common.messages.batch import BATCH_ID_BYTES, MAX_REASON_CHARACTERS, BatchId
+from shuffledp.common.messages.guarantee import Coalition
+from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
 
 HASH_BYTES: Final = 32
 FIRST_PREVIOUS_HASH: Final = bytes(HASH_BYTES)

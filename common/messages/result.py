@@ -10,8 +10,8 @@ from typing import Annotated, Final, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import WireError
-from common.limits import (
+from shuffledp.common.errors import WireError
+from shuffledp.common.limits import (
     MAX_UNIX_TIME,
     MAX_USERS,
     parse_amount,
@@ -20,11 +20,11 @@ from common.limits import (
     parse_refused,
     parse_texts,
 )
-from common.messages.batch import UserCount
-from common.messages.guarantee import NONE_WAIVED, Guarantee, Waived, delta_warnings
-from common.task.specs import MAX_ATTRIBUTES, MAX_DOMAIN_SIZE, MAX_SPELLED_BYTES
-from common.task.view_specs import MAX_TABLES
-from common.task_digest import TaskDigest
+from shuffledp.common.messages.batch import UserCount
+from shuffledp.common.messages.guarantee import NONE_WAIVED, Guarantee, Waived, delta_warnings
+from shuffledp.common.task.specs import MAX_ATTRIBUTES, MAX_DOMAIN_SIZE, MAX_SPELLED_BYTES
+from shuffledp.common.task.view_specs import MAX_TABLES
+from shuffledp.common.task_digest import TaskDigest
 
 MAX_FIGURE: Final = 1e30
 """Bound on every debiased share, mean and error, whatever devices send. A share is at most 10^28:

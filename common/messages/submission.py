@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ValueRangeError
-from common.protocols import Kind
-from common.task.labels import normalize
-from common.task.task import SUBMISSION_ID_BYTES
+from shuffledp.common.errors import ValueRangeError
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.labels import normalize
+from shuffledp.common.task.task import SUBMISSION_ID_BYTES
 
 MAX_VALUE_CHARACTERS: Final = 1 << 20
 LISTED_LABELS: Final = 20

@@ -8,21 +8,21 @@ from typing import Any
 
 import grpc
 
-from common.errors import ShuffleDpError
-from common.receiving.receiver import Receiver
-from common.runtime import logs
-from common.runtime.access import CALLER_NAMES
-from common.task_digest import TaskDigest
-from common.wire.batches import (
+from shuffledp.common.errors import ShuffleDpError
+from shuffledp.common.receiving.receiver import Receiver
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.access import CALLER_NAMES
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.batches import (
     REPORTS_WANTED,
     chunk_from_wire,
     commitment_to_wire,
     delivery_from_wire,
     part_from_wire,
 )
-from common.wire.fields import digest_from_wire
-from common.wire.tasks import signed_task_to_wire
-from protos.shuffledp.v1 import analyzer_pb2
+from shuffledp.common.wire.fields import digest_from_wire
+from shuffledp.common.wire.tasks import signed_task_to_wire
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2
 
 
 @dataclass

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, Final
 
-from common.errors import ConflictError, DeliveryUnderWayError
-from common.messages.batch import BatchId, BatchManifest, BatchPart
-from common.runtime.database import numbers_from_text, numbers_to_text
-from common.task_digest import TaskDigest
+from shuffledp.common.errors import ConflictError, DeliveryUnderWayError
+from shuffledp.common.messages.batch import BatchId, BatchManifest, BatchPart
+from shuffledp.common.runtime.database import numbers_from_text, numbers_to_text
+from shuffledp.common.task_digest import TaskDigest
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS batches (

@@ -19,9 +19,9 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import DamagedStorageError, UnusableBatchError
-from common.messages.batch import CONTENT_HASH_BYTES
-from common.messages.inclusion_proof import (
+from shuffledp.common.errors import DamagedStorageError, UnusableBatchError
+from shuffledp.common.messages.batch import CONTENT_HASH_BYTES
+from shuffledp.common.messages.inclusion_proof import (
     HASH_BYTES,
     Tree,
     bucket_hashes,
@@ -31,10 +31,10 @@ from common.messages.inclusion_proof import (
     salted_leaves,
     split_ranges,
 )
-from common.receiving.delivery_table import Delivery
-from common.runtime.blocks import StagedBlocks
-from common.runtime.parts.executor import Job
-from common.task_digest import TaskDigest
+from shuffledp.common.receiving.delivery_table import Delivery
+from shuffledp.common.runtime.blocks import StagedBlocks
+from shuffledp.common.runtime.parts.executor import Job
+from shuffledp.common.task_digest import TaskDigest
 
 ARRIVED: Final = "arrived"
 """Subfolder of the parts as they were delivered, the only blocks that are not computed."""

@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import numpy as np
 
-from common.crypto.signing import SignedTask, SigningIdentity
-from common.errors import (
+from shuffledp.common.crypto.signing import SignedTask, SigningIdentity
+from shuffledp.common.errors import (
     ConflictError,
     DamagedStorageError,
     DeliveryUnderWayError,
@@ -27,22 +27,22 @@ from common.errors import (
     UnusableBatchError,
     WireError,
 )
-from common.messages.batch import MAX_PART_BYTES, BatchId, BatchManifest, BatchPart
-from common.messages.inclusion_proof import SALT_BYTES, BatchCommitment, Tree, bits_for
-from common.receiving import delivery_table
-from common.receiving.delivery_table import Delivery, KeptCheck
-from common.receiving.received_job import ARRIVED, SPLIT, ReceivedJob
-from common.runtime import logs
-from common.runtime.blocks import StagedBlocks
-from common.runtime.clock import cancel_all
-from common.runtime.database import Database
-from common.runtime.parts.executor import Executor
-from common.runtime.shared_calls import SharedCalls
-from common.task.chain import MAX_SHUFFLERS
-from common.task.shuffling import Shuffling
-from common.task.task import Task, cached_task
-from common.task_digest import TaskDigest
-from common.wire.batches import commitment_from_bytes, commitment_to_wire
+from shuffledp.common.messages.batch import MAX_PART_BYTES, BatchId, BatchManifest, BatchPart
+from shuffledp.common.messages.inclusion_proof import SALT_BYTES, BatchCommitment, Tree, bits_for
+from shuffledp.common.receiving import delivery_table
+from shuffledp.common.receiving.delivery_table import Delivery, KeptCheck
+from shuffledp.common.receiving.received_job import ARRIVED, SPLIT, ReceivedJob
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.blocks import StagedBlocks
+from shuffledp.common.runtime.clock import cancel_all
+from shuffledp.common.runtime.database import Database
+from shuffledp.common.runtime.parts.executor import Executor
+from shuffledp.common.runtime.shared_calls import SharedCalls
+from shuffledp.common.task.chain import MAX_SHUFFLERS
+from shuffledp.common.task.shuffling import Shuffling
+from shuffledp.common.task.task import Task, cached_task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.batches import commitment_from_bytes, commitment_to_wire
 
 J = TypeVar("J", bound=ReceivedJob)
 T = TypeVar("T")

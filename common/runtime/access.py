@@ -13,10 +13,10 @@ from enum import Enum, unique
 from types import MappingProxyType
 from typing import Final
 
-from common.crypto.secret import Secret
-from common.errors import CallerError, CredentialError, SettingsError
-from common.limits import MAX_ENVELOPE_BYTES
-from common.runtime.peer import parse_address
+from shuffledp.common.crypto.secret import Secret
+from shuffledp.common.errors import CallerError, CredentialError, SettingsError
+from shuffledp.common.limits import MAX_ENVELOPE_BYTES
+from shuffledp.common.runtime.peer import parse_address
 
 CALLER_NAMES: Final[ContextVar[frozenset[str] | None]] = ContextVar("caller_names", default=None)
 """Verified names of the certificate of a call's caller; None if callers have none."""

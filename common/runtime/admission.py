@@ -11,11 +11,23 @@ from typing import Any, Final, Self, TypeVar
 
 from google.protobuf.message import DecodeError
 
-from common.errors import DeadlineError, OverloadError, ShareError, ShuffleDpError, WireError
-from common.runtime import logs
-from common.runtime.access import LONG_MESSAGE, Call, CallKind, OperatorToken, check_caller
-from common.runtime.concurrency import ConcurrencyLimit, Queue
-from common.runtime.peer import Networks, Peer
+from shuffledp.common.errors import (
+    DeadlineError,
+    OverloadError,
+    ShareError,
+    ShuffleDpError,
+    WireError,
+)
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.access import (
+    LONG_MESSAGE,
+    Call,
+    CallKind,
+    OperatorToken,
+    check_caller,
+)
+from shuffledp.common.runtime.concurrency import ConcurrencyLimit, Queue
+from shuffledp.common.runtime.peer import Networks, Peer
 
 M = TypeVar("M")
 A = TypeVar("A")

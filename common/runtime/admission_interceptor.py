@@ -7,8 +7,8 @@ from urllib.parse import unquote
 
 import grpc
 
-from common.errors import CallerError, WireError
-from common.runtime.access import (
+from shuffledp.common.errors import CallerError, WireError
+from shuffledp.common.runtime.access import (
     CALLER_NAMES,
     CALLS,
     LONG_MESSAGE,
@@ -17,7 +17,7 @@ from common.runtime.access import (
     CallKind,
     bearer_token,
 )
-from common.runtime.admission import (
+from shuffledp.common.runtime.admission import (
     FORESEEN,
     NOT_ARRIVED,
     Admission,
@@ -25,8 +25,8 @@ from common.runtime.admission import (
     Deadline,
     read_message,
 )
-from common.runtime.peer import Networks, Peer
-from common.runtime.tls import VerifiedCallers
+from shuffledp.common.runtime.peer import Networks, Peer
+from shuffledp.common.runtime.tls import VerifiedCallers
 
 M = TypeVar("M")
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
-from common.crypto.batch_key import BatchKey
-from common.errors import DamagedStorageError, SettingsError, StorageError
-from common.messages.batch import BATCH_ID_BYTES, BatchId
-from common.runtime.database import storage_failures
-from common.runtime.state_directory import StateDirectory, atomic_write, flush_directory
+from shuffledp.common.crypto.batch_key import BatchKey
+from shuffledp.common.errors import DamagedStorageError, SettingsError, StorageError
+from shuffledp.common.messages.batch import BATCH_ID_BYTES, BatchId
+from shuffledp.common.runtime.database import storage_failures
+from shuffledp.common.runtime.state_directory import StateDirectory, atomic_write, flush_directory
 
 if TYPE_CHECKING:  # optional
     from pyarrow.fs import FileSystem

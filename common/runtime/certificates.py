@@ -27,9 +27,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from common.errors import SettingsError
-from common.runtime.state_directory import atomic_write
-from common.runtime.validation import read_file
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.state_directory import atomic_write
+from shuffledp.common.runtime.validation import read_file
 
 PARTIES: Final = ("analyzer", "shuffler", "issuer", "user_agent", "operator")
 """The parties that a certificate may name."""

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from common.runtime import logs
+from shuffledp.common.runtime import logs
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 

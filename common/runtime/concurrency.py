@@ -9,8 +9,8 @@ import asyncio
 from collections import Counter
 from typing import Final, Protocol
 
-from common.errors import OverloadError, ShareError
-from common.runtime.peer import Peer
+from shuffledp.common.errors import OverloadError, ShareError
+from shuffledp.common.runtime.peer import Peer
 
 _RESERVE: Final = 8
 """One of this many places is beyond the share of any single address."""

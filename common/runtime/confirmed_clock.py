@@ -18,12 +18,12 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Final, Protocol
 
-from common.dates import utc
-from common.errors import SettingsError, ShuffleDpError
-from common.runtime import logs
-from common.runtime.clock import Clock, ComparedClock, Reading, repeat
-from common.runtime.state_directory import StateDirectory
-from common.runtime.validation import read_file
+from shuffledp.common.dates import utc
+from shuffledp.common.errors import SettingsError, ShuffleDpError
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.clock import Clock, ComparedClock, Reading, repeat
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.validation import read_file
 
 TOLERANCE: Final = 60.0
 """Seconds by which the wall clock may be stepped between two stored readings. Time servers correct

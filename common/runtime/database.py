@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from common.errors import DamagedStorageError, SettingsError, StorageError
-from common.runtime import logs
+from shuffledp.common.errors import DamagedStorageError, SettingsError, StorageError
+from shuffledp.common.runtime import logs
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Error numbers of a full disk."""

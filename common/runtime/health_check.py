@@ -1,7 +1,7 @@
 """
 Check the health of this machine's own service. Run by a container engine.
 
-Run as `python -m common.runtime.health_check PARTY --settings FILE`, with the settings and the
+Run as `python -m shuffledp.common.runtime.health_check PARTY --settings FILE`, with the settings and the
 environment of the service, whose address is in STATE/address.
 """
 
@@ -15,12 +15,12 @@ from typing import Final
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic.dataclasses import dataclass
 
-from common.errors import PeerError, SettingsError, ShuffleDpError
-from common.runtime.certificates import RELAY
-from common.runtime.rpc import open_channel, reply
-from common.runtime.settings import Role, ServiceSettings, load
-from common.runtime.tls import TlsFiles
-from common.runtime.validation import STRICT
+from shuffledp.common.errors import PeerError, SettingsError, ShuffleDpError
+from shuffledp.common.runtime.certificates import RELAY
+from shuffledp.common.runtime.rpc import open_channel, reply
+from shuffledp.common.runtime.settings import Role, ServiceSettings, load
+from shuffledp.common.runtime.tls import TlsFiles
+from shuffledp.common.runtime.validation import STRICT
 
 _SERVICES: Final = ("analyzer", "shuffler", "relay", "issuer", "user_agent", "witness")
 _SECONDS: Final = 5.0
@@ -63,9 +63,9 @@ async def check(settings: ServiceSettings, party: str) -> None:
 def main() -> None:
     """Check once. Exit with 0 if the service is serving; otherwise print why, and exit with 1."""
     parser = argparse.ArgumentParser(
-        prog="python -m common.runtime.health_check",
+        prog="python -m shuffledp.common.runtime.health_check",
         description="Check that this machine's own service is serving.",
-        epilog="Example: python -m common.runtime.health_check analyzer --settings analyzer.toml",
+        epilog="Example: python -m shuffledp.common.runtime.health_check analyzer --settings analyzer.toml",
     )
     parser.add_argument("party", choices=_SERVICES, help="party that runs the service")
     parser.add_argument("--settings", type=Path, help="a TOML settings file")

@@ -17,13 +17,13 @@ from typing import Any, Final
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from common.errors import ConnectionLimitError, WireError
-from common.limits import MAX_ENVELOPE_BYTES
-from common.runtime.access import AGE_SECONDS, CALLS, Call, Caller
-from common.runtime.admission import FORESEEN, NOT_ARRIVED, Admission, read_message
-from common.runtime.http_server import HttpServer, ServerCertificate
-from common.runtime.http_settings import HttpSettings
-from common.runtime.peer import (
+from shuffledp.common.errors import ConnectionLimitError, WireError
+from shuffledp.common.limits import MAX_ENVELOPE_BYTES
+from shuffledp.common.runtime.access import AGE_SECONDS, CALLS, Call, Caller
+from shuffledp.common.runtime.admission import FORESEEN, NOT_ARRIVED, Admission, read_message
+from shuffledp.common.runtime.http_server import HttpServer, ServerCertificate
+from shuffledp.common.runtime.http_settings import HttpSettings
+from shuffledp.common.runtime.peer import (
     Peer,
     forwarded_address,
     is_within,
@@ -31,8 +31,8 @@ from common.runtime.peer import (
     parse_address,
     shared_address,
 )
-from common.runtime.service import AddServices, IsServing
-from common.runtime.tls import TlsFiles
+from shuffledp.common.runtime.service import AddServices, IsServing
+from shuffledp.common.runtime.tls import TlsFiles
 
 MAX_BODY_BYTES: Final = 2 * MAX_ENVELOPE_BYTES
 """Maximum bytes of a request: the longest envelope in JSON takes two thirds of them."""

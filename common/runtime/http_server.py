@@ -18,13 +18,13 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from common.errors import SettingsError
-from common.runtime.access import AGE_SECONDS, CALLS, MARGIN_SECONDS, Caller
-from common.runtime.clock import cancel_all
-from common.runtime.concurrency import ConcurrencyLimit
-from common.runtime.peer import Networks, Peer
-from common.runtime.service import GRACE
-from common.runtime.tls import Renewal, TlsFiles
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.access import AGE_SECONDS, CALLS, MARGIN_SECONDS, Caller
+from shuffledp.common.runtime.clock import cancel_all
+from shuffledp.common.runtime.concurrency import ConcurrencyLimit
+from shuffledp.common.runtime.peer import Networks, Peer
+from shuffledp.common.runtime.service import GRACE
+from shuffledp.common.runtime.tls import Renewal, TlsFiles
 
 MAX_CONNECTIONS: Final = 4096
 HEADER_SECONDS: Final = 10.0

@@ -7,11 +7,11 @@ from typing import Annotated, Final
 from pydantic import AfterValidator
 from pydantic.dataclasses import dataclass
 
-from common.errors import SettingsError
-from common.runtime.access import is_local
-from common.runtime.peer import networks
-from common.runtime.settings import FilePath, ServiceSettings, TcpAddress
-from common.runtime.validation import STRICT
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.access import is_local
+from shuffledp.common.runtime.peer import networks
+from shuffledp.common.runtime.settings import FilePath, ServiceSettings, TcpAddress
+from shuffledp.common.runtime.validation import STRICT
 
 _HOST: Final = re.compile(r"[a-z0-9._-]+|\[[0-9a-f:.]+\]")
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")

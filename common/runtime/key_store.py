@@ -13,16 +13,16 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
-from common.crypto.hpke import DEFAULT_SUITE, SUITES, HpkePrivateKey, HpkePublicKey, KeyId
-from common.crypto.key_ring import KeyRing, KeyState, Schedule
-from common.crypto.signing import SigningIdentity
-from common.errors import SettingsError, WireError
-from common.limits import MAX_UNIX_TIME
-from common.runtime import logs
-from common.runtime.clock import ComparedClock, repeat
-from common.runtime.confirmed_clock import TOLERANCE
-from common.runtime.database import storage_failures
-from common.runtime.state_directory import StateDirectory
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE, SUITES, HpkePrivateKey, HpkePublicKey, KeyId
+from shuffledp.common.crypto.key_ring import KeyRing, KeyState, Schedule
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import SettingsError, WireError
+from shuffledp.common.limits import MAX_UNIX_TIME
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.clock import ComparedClock, repeat
+from shuffledp.common.runtime.confirmed_clock import TOLERANCE
+from shuffledp.common.runtime.database import storage_failures
+from shuffledp.common.runtime.state_directory import StateDirectory
 
 RING_FILE: Final = "keys.json"
 _KEY_FILES: Final = "hpke-*.key"

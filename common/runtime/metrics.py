@@ -25,13 +25,13 @@ from prometheus_client import CollectorRegistry, Metric, start_wsgi_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from common.crypto.key_ring import KeyRing, KeyState
-from common.errors import OverloadError, SettingsError, ShareError, StorageError
-from common.runtime.certificates import Certificate
-from common.runtime.clock import Clock
-from common.runtime.tls import TlsFiles
-from common.runtime.trust import Trust
-from common.version import VERSION
+from shuffledp.common.crypto.key_ring import KeyRing, KeyState
+from shuffledp.common.errors import OverloadError, SettingsError, ShareError, StorageError
+from shuffledp.common.runtime.certificates import Certificate
+from shuffledp.common.runtime.clock import Clock
+from shuffledp.common.runtime.tls import TlsFiles
+from shuffledp.common.runtime.trust import Trust
+from shuffledp.common.version import VERSION
 
 Party = Literal["analyzer", "shuffler", "issuer", "user_agent", "witness"]
 PARTIES: Final[tuple[Party, ...]] = get_args(Party)

@@ -6,13 +6,13 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
-from common.crypto.signing import PublicIdentity
-from common.errors import SettingsError
-from common.limits import MAX_LOCAL_EPSILON
-from common.runtime.settings import ServiceSettings
-from common.runtime.validation import STRICT
-from common.transparency.checkpoint import NoteKey, log_key
-from common.transparency.witness_policy import WitnessPolicy
+from shuffledp.common.crypto.signing import PublicIdentity
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.limits import MAX_LOCAL_EPSILON
+from shuffledp.common.runtime.settings import ServiceSettings
+from shuffledp.common.runtime.validation import STRICT
+from shuffledp.common.transparency.checkpoint import NoteKey, log_key
+from shuffledp.common.transparency.witness_policy import WitnessPolicy
 
 _IDENTITIES: Final = ("analyzer_identity", "shuffler_identity", "relay_identity", "issuer_identity")
 

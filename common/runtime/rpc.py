@@ -12,13 +12,13 @@ from typing import Any, Final, TypeVar
 
 import grpc
 
-from common import errors
-from common.runtime.access import CallKind, Connections, is_local
-from common.runtime.admission_interceptor import SERVICE_ERROR, AdmissionInterceptor
-from common.runtime.clock import cancel_all
-from common.runtime.tls import Renewal, Tls, TlsIdentity, server_credentials
-from common.runtime.trust import Trust
-from common.wire.fields import MAX_MESSAGE_BYTES, MAX_RESULT_BYTES
+from shuffledp.common import errors
+from shuffledp.common.runtime.access import CallKind, Connections, is_local
+from shuffledp.common.runtime.admission_interceptor import SERVICE_ERROR, AdmissionInterceptor
+from shuffledp.common.runtime.clock import cancel_all
+from shuffledp.common.runtime.tls import Renewal, Tls, TlsIdentity, server_credentials
+from shuffledp.common.runtime.trust import Trust
+from shuffledp.common.wire.fields import MAX_MESSAGE_BYTES, MAX_RESULT_BYTES
 
 T = TypeVar("T")
 

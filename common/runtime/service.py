@@ -20,21 +20,27 @@ from grpc_health.v1.health import SERVICE_NAME as HEALTH
 from grpc_health.v1.health import aio as health
 from grpc_reflection.v1alpha import reflection
 
-from common.crypto.secret import forbid_core_dumps
-from common.errors import ShuffleDpError
-from common.runtime import logs
-from common.runtime.access import OperatorToken, asks_for_certificates, connections_of
-from common.runtime.admission import Admission
-from common.runtime.admission_interceptor import AdmissionInterceptor
-from common.runtime.clock import ComparedClock, SystemClock, cancel_all  # noqa: TID251  # an argument
-from common.runtime.confirmed_clock import LONGEST_STOP, ConfirmedClock
-from common.runtime.http_settings import HttpSettings
-from common.runtime.metrics import MetricRow, MetricsServer, Party, ProcessMetrics
-from common.runtime.peer import networks
-from common.runtime.rpc import bind, make_server
-from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
-from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import Tls, TlsFiles, VerifiedCallers, identity_for, internal_identity
+from shuffledp.common.crypto.secret import forbid_core_dumps
+from shuffledp.common.errors import ShuffleDpError
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.access import OperatorToken, asks_for_certificates, connections_of
+from shuffledp.common.runtime.admission import Admission
+from shuffledp.common.runtime.admission_interceptor import AdmissionInterceptor
+from shuffledp.common.runtime.clock import ComparedClock, SystemClock, cancel_all  # noqa: TID251  # an argument
+from shuffledp.common.runtime.confirmed_clock import LONGEST_STOP, ConfirmedClock
+from shuffledp.common.runtime.http_settings import HttpSettings
+from shuffledp.common.runtime.metrics import MetricRow, MetricsServer, Party, ProcessMetrics
+from shuffledp.common.runtime.peer import networks
+from shuffledp.common.runtime.rpc import bind, make_server
+from shuffledp.common.runtime.settings import KeyHolderSettings, ServiceSettings, load
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.tls import (
+    Tls,
+    TlsFiles,
+    VerifiedCallers,
+    identity_for,
+    internal_identity,
+)
 
 
 class Closable(Protocol):

@@ -10,11 +10,11 @@ from typing import Annotated, Final, Literal, TypeVar, get_type_hints
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
-from common.crypto.key_ring import DAY, MAX_DAYS, Schedule
-from common.errors import SettingsError
-from common.runtime.access import is_local
-from common.runtime.logs import Level
-from common.runtime.validation import STRICT, from_text, read_toml, validated
+from shuffledp.common.crypto.key_ring import DAY, MAX_DAYS, Schedule
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.access import is_local
+from shuffledp.common.runtime.logs import Level
+from shuffledp.common.runtime.validation import STRICT, from_text, read_toml, validated
 
 S = TypeVar("S", bound="ServiceSettings")
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Awaitable, Callable, Coroutine, Sequence, Sized
 from typing import Any, Final, Generic, TypeVar
 
-from common.errors import OverloadError
+from shuffledp.common.errors import OverloadError
 
 K = TypeVar("K")
 T = TypeVar("T")

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final, Self
 
-from common.crypto.batch_key import KEY_BYTES, SealingKey
-from common.errors import DamagedStorageError, SettingsError
-from common.runtime.database import FULL, storage_failures
+from shuffledp.common.crypto.batch_key import KEY_BYTES, SealingKey
+from shuffledp.common.errors import DamagedStorageError, SettingsError
+from shuffledp.common.runtime.database import FULL, storage_failures
 
 _MARK: Final = b"shuffledp sealed secret v1\n"
 RESTORE_CONFIRMED: Final = "restore-confirmed"

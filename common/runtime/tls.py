@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 import grpc
 
-from common.errors import SettingsError
-from common.runtime import logs
-from common.runtime.certificates import (
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.certificates import (
     AUTHORITY,
     DEVELOPMENT_DAYS,
     INTERNAL_ROLES,
@@ -18,12 +18,12 @@ from common.runtime.certificates import (
     Authority,
     Certificate,
 )
-from common.runtime.clock import Clock
-from common.runtime.trust import Trust
-from common.runtime.validation import file_version, read_file
+from shuffledp.common.runtime.clock import Clock
+from shuffledp.common.runtime.trust import Trust
+from shuffledp.common.runtime.validation import file_version, read_file
 
 if TYPE_CHECKING:  # clients need no settings
-    from common.runtime.settings import ServiceSettings
+    from shuffledp.common.runtime.settings import ServiceSettings
 
 _DEVELOPMENT_NAME: Final = "shuffledp development authority"
 

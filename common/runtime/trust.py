@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from common.errors import CallerError, SettingsError
-from common.runtime.certificates import FRONT_END, NAMED, Certificate
-from common.runtime.validation import read_file
+from shuffledp.common.errors import CallerError, SettingsError
+from shuffledp.common.runtime.certificates import FRONT_END, NAMED, Certificate
+from shuffledp.common.runtime.validation import read_file
 
 _PART: Final = re.compile(
     rb"(?ms)^(party|revoked):(.*?)$|-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----"

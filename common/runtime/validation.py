@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar, get_args, get_origin
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
-from common.errors import SettingsError, ShuffleDpError
-from common.limits import unknown_keys
+from shuffledp.common.errors import SettingsError, ShuffleDpError
+from shuffledp.common.limits import unknown_keys
 
 STRICT: Final = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
 """No type conversion, no unknown keys, and no values in errors."""

@@ -10,21 +10,21 @@ from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import Final
 
-from common.crypto.signing import PublicIdentity, SigningIdentity
-from common.errors import SettingsError, WireError
-from common.runtime.clock import Clock
-from common.runtime.state_directory import StateDirectory
-from common.transparency.checkpoint import (
+from shuffledp.common.crypto.signing import PublicIdentity, SigningIdentity
+from shuffledp.common.errors import SettingsError, WireError
+from shuffledp.common.runtime.clock import Clock
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.transparency.checkpoint import (
     Checkpoint,
     NoteKey,
     SignatureType,
     SignedCheckpoint,
     log_key,
 )
-from common.transparency.merkle import EMPTY_ROOT, verify_consistency
-from common.transparency.witness import Proof, Witness
-from common.wire.transparency import checkpoint_from_wire, cosignature_to_wire
-from protos.shuffledp.v1 import log_pb2, log_pb2_grpc
+from shuffledp.common.transparency.merkle import EMPTY_ROOT, verify_consistency
+from shuffledp.common.transparency.witness import Proof, Witness
+from shuffledp.common.wire.transparency import checkpoint_from_wire, cosignature_to_wire
+from shuffledp.protos.shuffledp.v1 import log_pb2, log_pb2_grpc
 
 _KEY_FILE: Final = "witness.key"
 _PUBLIC_FILE: Final = "witness.pub"

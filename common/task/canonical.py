@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, Final, Literal, NoReturn, get_args, get_origin
 
-from common.errors import TaskError
-from common.limits import stated_rules, unknown_keys
-from common.task.dummy_forms import DUMMIES, AnyDummies
-from common.task.shuffler_spec import NOISES, ItemNoise
-from common.task.spec_forms import FORMS, AnySpec
+from shuffledp.common.errors import TaskError
+from shuffledp.common.limits import stated_rules, unknown_keys
+from shuffledp.common.task.dummy_forms import DUMMIES, AnyDummies
+from shuffledp.common.task.shuffler_spec import NOISES, ItemNoise
+from shuffledp.common.task.spec_forms import FORMS, AnySpec
 
 INTEGERS_AS_TEXT: Final = frozenset(
     {

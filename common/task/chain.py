@@ -8,12 +8,12 @@ replace everybody else. Noise that each adds needs nobody else.
 from collections.abc import Sequence
 from typing import Final
 
-from common.crypto.signing import PROOF_BYTES, end_of_validity
-from common.dates import utc
-from common.errors import TaskError
-from common.protocols import PROTOCOLS, ProtocolRow
-from common.task.shuffler_spec import KEEP_SUM, NOISES
-from common.task.task_parts import TaskShuffler
+from shuffledp.common.crypto.signing import PROOF_BYTES, end_of_validity
+from shuffledp.common.dates import utc
+from shuffledp.common.errors import TaskError
+from shuffledp.common.protocols import PROTOCOLS, ProtocolRow
+from shuffledp.common.task.shuffler_spec import KEEP_SUM, NOISES
+from shuffledp.common.task.task_parts import TaskShuffler
 
 _NAMES: Final = ("shuffler", "relay")
 MAX_SHUFFLERS: Final = len(_NAMES)

@@ -19,9 +19,15 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import TaskError
-from common.task.dummies import EXTRA_WEIGHT_SUM, MAX_LENGTHS, Drawn, Dummies, ItemMechanism
-from common.task.specs import check_int_range
+from shuffledp.common.errors import TaskError
+from shuffledp.common.task.dummies import (
+    EXTRA_WEIGHT_SUM,
+    MAX_LENGTHS,
+    Drawn,
+    Dummies,
+    ItemMechanism,
+)
+from shuffledp.common.task.specs import check_int_range
 
 CHANCE_SUM: Final = EXTRA_WEIGHT_SUM
 """Denominator of chances."""
@@ -171,7 +177,7 @@ class ClusterDummies(Dummies):
 
     def draw(self, mechanism: ItemMechanism, n_users: int, rng: np.random.Generator) -> Drawn:
         """Draw users' clusters, one user after the other, and the null reports of their rooms."""
-        signed: Any = mechanism  # `common.mechanisms.signed.Signed`
+        signed: Any = mechanism  # `shuffledp.common.mechanisms.signed.Signed`
         size = mechanism.domain_size
         drawn = [signed.cluster_reports(*self.draw_one(size, rng)) for _ in range(n_users)]
         return np.array([len(each) for each in drawn], dtype=np.int64), np.concatenate(drawn)

@@ -8,9 +8,15 @@ from typing import Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import TaskError, ValueRangeError
-from common.task.labels import check_labels, normalize
-from common.task.specs import check_choice, check_end, check_int_range, check_printable, check_range
+from shuffledp.common.errors import TaskError, ValueRangeError
+from shuffledp.common.task.labels import check_labels, normalize
+from shuffledp.common.task.specs import (
+    check_choice,
+    check_end,
+    check_int_range,
+    check_printable,
+    check_range,
+)
 
 Spacing = Literal["equal", "logarithmic", "given"]
 Outside = Literal["refuse", "clip"]

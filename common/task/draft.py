@@ -4,14 +4,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated
 
-from common.crypto.hpke import DEFAULT_SUITE, SUITES
-from common.limits import MAX_UNIX_TIME, MAX_USERS, parse_amount, parse_word
-from common.task.domain_spec import AttributeSpec, BreakdownSpec, EdgesSpec
-from common.task.dummies import MAX_DUMMIES
-from common.task.dummy_forms import AnyDummies
-from common.task.shuffler_spec import NO_NOISE, PERMUTE_ONLY, ItemNoise, ShufflerSpec
-from common.task.specs import MAX_DOMAIN_SIZE, whole
-from common.task.token_spec import TokenSpec
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE, SUITES
+from shuffledp.common.limits import MAX_UNIX_TIME, MAX_USERS, parse_amount, parse_word
+from shuffledp.common.task.domain_spec import AttributeSpec, BreakdownSpec, EdgesSpec
+from shuffledp.common.task.dummies import MAX_DUMMIES
+from shuffledp.common.task.dummy_forms import AnyDummies
+from shuffledp.common.task.shuffler_spec import NO_NOISE, PERMUTE_ONLY, ItemNoise, ShufflerSpec
+from shuffledp.common.task.specs import MAX_DOMAIN_SIZE, whole
+from shuffledp.common.task.token_spec import TokenSpec
 
 _ItemCount = Annotated[int, whole(0, MAX_DOMAIN_SIZE)]
 _UserCount = Annotated[int, whole(0, MAX_USERS)]

@@ -1,7 +1,7 @@
 """
 The dummies that users add: what all their distributions have in common.
 
-Each distribution is a class of its own, listed in `common.task.dummy_forms`. A user draws dummies
+Each distribution is a class of its own, listed in `shuffledp.common.task.dummy_forms`. A user draws dummies
 independently of the value, from bounded integers only.
 """
 
@@ -14,8 +14,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from common.errors import TaskError
-from common.protocols import DummyDistribution
+from shuffledp.common.errors import TaskError
+from shuffledp.common.protocols import DummyDistribution
 
 MAX_DUMMIES: Final = 2**20
 """Maximum number of dummies of one user; no envelope holds more."""
@@ -48,7 +48,7 @@ def period(entries: Sequence[object]) -> int:
 
 
 class ItemMechanism(Protocol):
-    """The part of `common.mechanisms.base.Mechanism` that draws dummies."""
+    """The part of `shuffledp.common.mechanisms.base.Mechanism` that draws dummies."""
 
     @property
     def domain_size(self) -> int:

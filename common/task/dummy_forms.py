@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from common.task.cluster_dummies import ClusterDummies
-from common.task.named_dummies import ItemDummies, ViewDummies
-from common.task.uniform_dummies import (
+from shuffledp.common.task.cluster_dummies import ClusterDummies
+from shuffledp.common.task.named_dummies import ItemDummies, ViewDummies
+from shuffledp.common.task.uniform_dummies import (
     BinomialDummies,
     FixedDummies,
     FractionalDummies,

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from common.protocols import Kind
-from common.task.specs import (
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.specs import (
     MAX_ATTRIBUTES,
     MAX_DIMENSIONS,
     MAX_DOMAIN_SIZE,

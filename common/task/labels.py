@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
-from common.errors import TaskError
+from shuffledp.common.errors import TaskError
 
 MAX_TEXT_BYTES: Final = 1024
 """Maximum of a task's most_bytes."""

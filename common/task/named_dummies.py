@@ -9,8 +9,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from common.errors import TaskError
-from common.task.dummies import (
+from shuffledp.common.errors import TaskError
+from shuffledp.common.task.dummies import (
     EXTRA_WEIGHT_SUM,
     MAX_DUMMIES,
     MAX_TRIALS,
@@ -26,8 +26,8 @@ from common.task.dummies import (
     period,
     successes,
 )
-from common.task.specs import check_fields, check_int_range, whole
-from common.task.uniform_dummies import BinomialDummies, averaging, of_mean
+from shuffledp.common.task.specs import check_fields, check_int_range, whole
+from shuffledp.common.task.uniform_dummies import BinomialDummies, averaging, of_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +177,7 @@ class ViewDummies(Dummies):
         """Draw users' dummies: uniform ones of each view, sorted by user."""
         by_view = np.array([each.draw_numbers(n_users, rng) for each in self.views])
         users = np.concatenate([np.repeat(np.arange(n_users), view) for view in by_view])
-        views: Any = mechanism  # `common.mechanisms.views.ViewMechanism`
+        views: Any = mechanism  # `shuffledp.common.mechanisms.views.ViewMechanism`
         reports = views.view_dummies(by_view.sum(axis=1).tolist(), rng)
         return by_view.sum(axis=0), reports[np.argsort(users, kind="stable")]
 

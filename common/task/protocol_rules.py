@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Final
 
-from common.errors import TaskError
-from common.protocols import Kind, ProtocolRow
-from common.task.dummies import Dummies
-from common.task.kinds import KINDS
-from common.task.shuffler_spec import KEEP_SUM
-from common.task.shuffling import Shuffling
-from common.task.spec_forms import AnySpec
-from common.task.specs import check_choice, check_int_range
-from common.task.uniform_dummies import NO_DUMMIES
+from shuffledp.common.errors import TaskError
+from shuffledp.common.protocols import Kind, ProtocolRow
+from shuffledp.common.task.dummies import Dummies
+from shuffledp.common.task.kinds import KINDS
+from shuffledp.common.task.shuffler_spec import KEEP_SUM
+from shuffledp.common.task.shuffling import Shuffling
+from shuffledp.common.task.spec_forms import AnySpec
+from shuffledp.common.task.specs import check_choice, check_int_range
+from shuffledp.common.task.uniform_dummies import NO_DUMMIES
 
 MAX_SHUFFLER_DUMMIES: Final = 10**9
 """Maximum expected number of shuffler dummies in one batch."""

@@ -1,8 +1,8 @@
 """Seal a task's reports: to the analyzer, and then a layer for each further shuffler."""
 
-from common.crypto.hpke import HpkePublicKey, Sealer, layer_context, report_context
-from common.task.task import Task
-from common.task_digest import TaskDigest
+from shuffledp.common.crypto.hpke import HpkePublicKey, Sealer, layer_context, report_context
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
 
 
 def report_sealer(task: Task, digest: TaskDigest, hop: int = 1) -> Sealer:

@@ -14,10 +14,10 @@ from typing import Annotated, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import TaskError
-from common.protocols import ShufflerDistribution
-from common.task.specs import check_fields, whole
-from common.task.uniform_dummies import log_sum
+from shuffledp.common.errors import TaskError
+from shuffledp.common.protocols import ShufflerDistribution
+from shuffledp.common.task.specs import check_fields, whole
+from shuffledp.common.task.uniform_dummies import log_sum
 
 KEEP_SUM: Final = 2**32
 """Denominator of keep_weight."""

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.task.dummies import period
-from common.task.shuffler_spec import ItemNoise, ReportSampling, ShufflerSpec
+from shuffledp.common.task.dummies import period
+from shuffledp.common.task.shuffler_spec import ItemNoise, ReportSampling, ShufflerSpec
 
 _FALSE_ALARM: Final = 1e-12
 """Maximum probability that an honest batch's size is outside the bounds of `batch_reports`."""

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final, TypeVar, get_args
 
-from common.errors import TaskError
-from common.protocols import (
+from shuffledp.common.errors import TaskError
+from shuffledp.common.protocols import (
     DigitMechanismName,
     KeyValueMechanismName,
     MechanismName,
@@ -13,7 +13,7 @@ from common.protocols import (
     RapporMechanismName,
     TableMechanismName,
 )
-from common.task.specs import (
+from shuffledp.common.task.specs import (
     KeyValueSpec,
     MechanismSpec,
     NumberSpec,
@@ -21,7 +21,7 @@ from common.task.specs import (
     RangedSpec,
     RapporSpec,
 )
-from common.task.view_specs import DigitSpec, TableSpec
+from shuffledp.common.task.view_specs import DigitSpec, TableSpec
 
 AnySpec = MechanismSpec | RapporSpec | OpenSpec | NumberSpec | DigitSpec | KeyValueSpec | TableSpec
 

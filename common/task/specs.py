@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Literal, get_args, get_origin
 
-from common.errors import TaskError
-from common.limits import stated_rules
-from common.protocols import (
+from shuffledp.common.errors import TaskError
+from shuffledp.common.limits import stated_rules
+from shuffledp.common.protocols import (
     KeyValueMechanismName,
     MechanismName,
     NumberMechanismName,
     OpenMechanismName,
     RapporMechanismName,
 )
-from common.task.labels import MAX_TEXT_BYTES, normalize
+from shuffledp.common.task.labels import MAX_TEXT_BYTES, normalize
 
 
 def check_int_range(name: str, value: int, minimum: int, maximum: int) -> int:

@@ -3,7 +3,7 @@ A task: what is collected and under which parameters. Immutable, signed by the a
 identified by the SHA-256 of its bytes exactly as published.
 
 One task is one round and one release; each further round needs a new task. The bytes are canonical
-JSON (see `common.task.canonical`), so that an auditor can read the promises made to every device.
+JSON (see `shuffledp.common.task.canonical`), so that an auditor can read the promises made to every device.
 """
 
 import json
@@ -17,29 +17,29 @@ from typing import Any, Final, Self, get_args
 
 import numpy as np
 
-from common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
-from common.crypto.signing import PublicIdentity, SignedTask
-from common.dates import utc
-from common.errors import ProofError, TaskError
-from common.limits import (
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
+from shuffledp.common.crypto.signing import PublicIdentity, SignedTask
+from shuffledp.common.dates import utc
+from shuffledp.common.errors import ProofError, TaskError
+from shuffledp.common.limits import (
     MAX_ENVELOPE_BYTES,
     MAX_LOCAL_EPSILON,
     MAX_POPULATION_CHARACTERS,
     MAX_UNIX_TIME,
     MAX_USERS,
 )
-from common.protocols import Kind, ProtocolRow, Refinement, protocol_named
-from common.task import canonical, chain
-from common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec, EdgesSpec, group_count
-from common.task.dummy_forms import AnyDummies
-from common.task.kinds import KINDS
-from common.task.labels import check_labels
-from common.task.named_dummies import ViewDummies
-from common.task.protocol_rules import check_domain_size, check_protocol_rules
-from common.task.shuffler_spec import sum_of
-from common.task.shuffling import Shuffling
-from common.task.spec_forms import AnySpec, spec_as
-from common.task.specs import (
+from shuffledp.common.protocols import Kind, ProtocolRow, Refinement, protocol_named
+from shuffledp.common.task import canonical, chain
+from shuffledp.common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec, EdgesSpec, group_count
+from shuffledp.common.task.dummy_forms import AnyDummies
+from shuffledp.common.task.kinds import KINDS
+from shuffledp.common.task.labels import check_labels
+from shuffledp.common.task.named_dummies import ViewDummies
+from shuffledp.common.task.protocol_rules import check_domain_size, check_protocol_rules
+from shuffledp.common.task.shuffler_spec import sum_of
+from shuffledp.common.task.shuffling import Shuffling
+from shuffledp.common.task.spec_forms import AnySpec, spec_as
+from shuffledp.common.task.specs import (
     MechanismSpec,
     RapporSpec,
     check_choice,
@@ -48,9 +48,9 @@ from common.task.specs import (
     check_open_range,
     check_printable,
 )
-from common.task.task_parts import TaskShuffler, TaskView
-from common.task.token_spec import TokenSpec
-from common.task_digest import TaskDigest
+from shuffledp.common.task.task_parts import TaskShuffler, TaskView
+from shuffledp.common.task.token_spec import TokenSpec
+from shuffledp.common.task_digest import TaskDigest
 
 FORMAT_VERSION: Final = 2
 _OLD_VERSION: Final = 1

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from common.errors import TaskError
-from common.task.dummy_forms import AnyDummies
-from common.task.named_dummies import ViewDummies
-from common.task.shuffler_spec import ItemNoise, ReportSampling
-from common.task.specs import check_printable
+from shuffledp.common.errors import TaskError
+from shuffledp.common.task.dummy_forms import AnyDummies
+from shuffledp.common.task.named_dummies import ViewDummies
+from shuffledp.common.task.shuffler_spec import ItemNoise, ReportSampling
+from shuffledp.common.task.specs import check_printable
 
 _MAX_NAME: Final = 64
 """Maximum characters of a shuffler's name."""
@@ -36,7 +36,7 @@ class TaskShuffler(ReportSampling):
     """Distribution of the number of its dummies of each item, for each view."""
     name: str = ""
     proof: bytes = b""
-    """The shuffler's signature of the key; see `common.crypto.signing`. Without it, no device
+    """The shuffler's signature of the key; see `shuffledp.common.crypto.signing`. Without it, no device
     answers."""
 
     def __post_init__(self) -> None:

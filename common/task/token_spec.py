@@ -2,10 +2,16 @@
 
 from dataclasses import dataclass
 
-from common.crypto.privacy_tokens import TokenKey, token_challenge
-from common.crypto.signing import PROOF_BYTES, KeyUse, PublicIdentity, check_key, end_of_validity
-from common.errors import TaskError, WireError
-from common.task_digest import DIGEST_BYTES, TaskDigest
+from shuffledp.common.crypto.privacy_tokens import TokenKey, token_challenge
+from shuffledp.common.crypto.signing import (
+    PROOF_BYTES,
+    KeyUse,
+    PublicIdentity,
+    check_key,
+    end_of_validity,
+)
+from shuffledp.common.errors import TaskError, WireError
+from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +23,7 @@ class TokenSpec:
     key: bytes
     """The token key in DER; see `TokenKey`."""
     proof: bytes
-    """The issuer's signature of the key; see `common.crypto.signing`."""
+    """The issuer's signature of the key; see `shuffledp.common.crypto.signing`."""
 
     def __post_init__(self) -> None:
         try:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from common.errors import TaskError
-from common.protocols import DummyDistribution
-from common.task.dummies import (
+from shuffledp.common.errors import TaskError
+from shuffledp.common.protocols import DummyDistribution
+from shuffledp.common.task.dummies import (
     EXTRA_WEIGHT_SUM,
     MAX_DUMMIES,
     MAX_TRIALS,
@@ -26,7 +26,7 @@ from common.task.dummies import (
     every_kth,
     successes,
 )
-from common.task.specs import check_fields, check_int_range, check_truth, whole
+from shuffledp.common.task.specs import check_fields, check_int_range, check_truth, whole
 
 MAX_GEOMETRICS: Final = 2**16
 """Maximum number of geometric numbers that are summed to one negative binomial number."""

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
-from common.errors import TaskError
-from common.protocols import DigitMechanismName, TableMechanismName
-from common.task.domain_spec import AttributeSpec
-from common.task.specs import (
+from shuffledp.common.errors import TaskError
+from shuffledp.common.protocols import DigitMechanismName, TableMechanismName
+from shuffledp.common.task.domain_spec import AttributeSpec
+from shuffledp.common.task.specs import (
     MAX_ATTRIBUTES,
     MAX_DIMENSIONS,
     MAX_DOMAIN_SIZE,

@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final, Self
 
-from common.crypto.signing import IDENTITY_BYTES, PublicIdentity, SigningIdentity
-from common.errors import ProofError, WireError
-from common.transparency.merkle import EMPTY_ROOT, HASH_BYTES, MAX_SIZE
+from shuffledp.common.crypto.signing import IDENTITY_BYTES, PublicIdentity, SigningIdentity
+from shuffledp.common.errors import ProofError, WireError
+from shuffledp.common.transparency.merkle import EMPTY_ROOT, HASH_BYTES, MAX_SIZE
 
 MAX_NOTE_BYTES: Final = 1 << 17
 """Maximum length of a note: enough for 16 post-quantum signatures, which are ignored."""

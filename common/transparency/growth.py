@@ -11,13 +11,20 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Annotated, Final
 
-from common.crypto.signing import SignedTask
-from common.errors import ProofError, WireError
-from common.limits import parse_count
-from common.task_digest import DIGEST_BYTES
-from common.transparency.checkpoint import SignedCheckpoint
-from common.transparency.log import EntryKind, LogEntry
-from common.transparency.merkle import EMPTY_ROOT, MAX_SIZE, OLD_COPY, Path, leaf_hash, node_hash
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import ProofError, WireError
+from shuffledp.common.limits import parse_count
+from shuffledp.common.task_digest import DIGEST_BYTES
+from shuffledp.common.transparency.checkpoint import SignedCheckpoint
+from shuffledp.common.transparency.log import EntryKind, LogEntry
+from shuffledp.common.transparency.merkle import (
+    EMPTY_ROOT,
+    MAX_SIZE,
+    OLD_COPY,
+    Path,
+    leaf_hash,
+    node_hash,
+)
 
 MAX_ADDED: Final = 16
 """Maximum number of entries in one call: checking each task may take a second."""

@@ -23,12 +23,17 @@ from enum import IntEnum
 from functools import partial
 from typing import Annotated, ClassVar, Final, Self
 
-from common.crypto.signing import IDENTITY_BYTES, SIGNATURE_BYTES, PublicIdentity, SignedTask
-from common.errors import ProofError, WireError
-from common.limits import parse_count
-from common.task_digest import DIGEST_BYTES
-from common.transparency.checkpoint import NoteKey, SignedCheckpoint
-from common.transparency.merkle import (
+from shuffledp.common.crypto.signing import (
+    IDENTITY_BYTES,
+    SIGNATURE_BYTES,
+    PublicIdentity,
+    SignedTask,
+)
+from shuffledp.common.errors import ProofError, WireError
+from shuffledp.common.limits import parse_count
+from shuffledp.common.task_digest import DIGEST_BYTES
+from shuffledp.common.transparency.checkpoint import NoteKey, SignedCheckpoint
+from shuffledp.common.transparency.merkle import (
     MAX_SIZE,
     LogTree,
     Path,

@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from common.errors import ProofError
+from shuffledp.common.errors import ProofError
 
 HASH_BYTES: Final = 32
 EMPTY_ROOT: Final = hashlib.sha256().digest()

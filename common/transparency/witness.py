@@ -9,9 +9,14 @@ cosign two histories.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from common.crypto.signing import SigningIdentity
-from common.errors import SettingsError
-from common.transparency.checkpoint import Checkpoint, NoteKey, NoteSignature, SignedCheckpoint
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.transparency.checkpoint import (
+    Checkpoint,
+    NoteKey,
+    NoteSignature,
+    SignedCheckpoint,
+)
 
 Proof = Callable[[int, bytes, int, bytes], None]
 """Checks (old size, old root, new size, new root); raises ProofError unless new extends old."""

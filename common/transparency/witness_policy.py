@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from common.errors import ProofError, SettingsError
-from common.transparency.checkpoint import NoteKey, SignatureType, SignedCheckpoint
-from common.transparency.merkle import Path, verify_consistency
+from shuffledp.common.errors import ProofError, SettingsError
+from shuffledp.common.transparency.checkpoint import NoteKey, SignatureType, SignedCheckpoint
+from shuffledp.common.transparency.merkle import Path, verify_consistency
 
 WEEK_SECONDS: Final = 7 * 24 * 3600
 CLOCK_SKEW_SECONDS: Final = 300

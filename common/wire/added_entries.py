@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from common.transparency.checkpoint import SignedCheckpoint
-from common.transparency.growth import Growth
-from common.transparency.log import LogEntry
-from common.wire.fields import Codec
-from common.wire.transparency import parse_hashes
-from protos.shuffledp.v1 import log_pb2
+from shuffledp.common.transparency.checkpoint import SignedCheckpoint
+from shuffledp.common.transparency.growth import Growth
+from shuffledp.common.transparency.log import LogEntry
+from shuffledp.common.wire.fields import Codec
+from shuffledp.common.wire.transparency import parse_hashes
+from shuffledp.protos.shuffledp.v1 import log_pb2
 
 _GROWTH: Final = Codec(
     Growth,

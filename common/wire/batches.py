@@ -7,9 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from common.errors import WireError
-from common.limits import parse_bounded, parse_count, parse_fixed, parse_positive, parse_refused
-from common.messages.batch import (
+from shuffledp.common.errors import WireError
+from shuffledp.common.limits import (
+    parse_bounded,
+    parse_count,
+    parse_fixed,
+    parse_positive,
+    parse_refused,
+)
+from shuffledp.common.messages.batch import (
     MAX_PARTS,
     BatchManifest,
     BatchPart,
@@ -17,7 +23,7 @@ from common.messages.batch import (
     BatchState,
     BatchStatus,
 )
-from common.messages.inclusion_proof import (
+from shuffledp.common.messages.inclusion_proof import (
     HASH_BYTES,
     MAX_BITS,
     PREFIX_BYTES,
@@ -25,10 +31,16 @@ from common.messages.inclusion_proof import (
     InclusionProof,
     split,
 )
-from common.messages.submission import REFUSALS
-from common.task_digest import TaskDigest
-from common.wire.fields import MAX_MESSAGE_BYTES, Codec, EnumCodec, digest_from_wire, parse_stored
-from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2
+from shuffledp.common.messages.submission import REFUSALS
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.fields import (
+    MAX_MESSAGE_BYTES,
+    Codec,
+    EnumCodec,
+    digest_from_wire,
+    parse_stored,
+)
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2
 
 MAX_CHUNK_BYTES: Final = 1024 * 1024
 REPORTS_WANTED: Final = (("shuffledp-reports-wanted", "1"),)

@@ -15,9 +15,9 @@ from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from common.errors import WireError
-from common.limits import Rule, parse_fixed, stated_rules
-from common.task_digest import DIGEST_BYTES, TaskDigest
+from shuffledp.common.errors import WireError
+from shuffledp.common.limits import Rule, parse_fixed, stated_rules
+from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
 
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 """Maximum size of a message to any service."""
@@ -78,7 +78,7 @@ class Codec(Generic[V, M]):
     """
     Converts between a dataclass and a message with the same fields.
 
-    A field's type may state its reader (see `common.limits`). Enumerations and dataclasses have
+    A field's type may state its reader (see `shuffledp.common.limits`). Enumerations and dataclasses have
     codecs of their own. Any other field is kept unchanged, except that lists become tuples. A
     missing optional field gets the dataclass's default, or None.
     """

@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from typing import Final
 
-from common.crypto.privacy_tokens import KEY_ID_BYTES, MODULUS_BYTES
-from common.errors import WireError
-from common.limits import (
+from shuffledp.common.crypto.privacy_tokens import KEY_ID_BYTES, MODULUS_BYTES
+from shuffledp.common.errors import WireError
+from shuffledp.common.limits import (
     MAX_POPULATION_CHARACTERS,
     MAX_UNIX_TIME,
     parse_bounded,
     parse_fixed,
     parse_positive,
 )
-from common.task.token_spec import TokenSpec
-from common.wire.fields import Codec
-from protos.shuffledp.v1 import issuer_pb2, task_pb2
+from shuffledp.common.task.token_spec import TokenSpec
+from shuffledp.common.wire.fields import Codec
+from shuffledp.protos.shuffledp.v1 import issuer_pb2, task_pb2
 
 MAX_CREDENTIAL_BYTES: Final = 8192
 MAX_BULK_TOKENS: Final = 256

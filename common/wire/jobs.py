@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from common.errors import WireError
-from protos.shuffledp.v1 import jobs_pb2
+from shuffledp.common.errors import WireError
+from shuffledp.protos.shuffledp.v1 import jobs_pb2
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

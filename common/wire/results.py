@@ -7,17 +7,17 @@ from typing import Any, Final, get_args
 
 import numpy as np
 
-from common.errors import LedgerError, WireError
-from common.limits import parse_bounded, parse_count, parse_positive, parse_word
-from common.messages.guarantee import Coalition, Guarantee, Waived
-from common.messages.ledger_entry import (
+from shuffledp.common.errors import LedgerError, WireError
+from shuffledp.common.limits import parse_bounded, parse_count, parse_positive, parse_word
+from shuffledp.common.messages.guarantee import Coalition, Guarantee, Waived
+from shuffledp.common.messages.ledger_entry import (
     MAX_NOTE_CHARACTERS,
     ChainedEntry,
     Decision,
     DecisionEntry,
     LedgerEntry,
 )
-from common.messages.result import (
+from shuffledp.common.messages.result import (
     MAX_FIGURE,
     BitTable,
     Estimate,
@@ -32,12 +32,12 @@ from common.messages.result import (
     parse_counts,
     parse_figures,
 )
-from common.protocols import PROTOCOLS
-from common.task.spec_forms import MECHANISMS
-from common.task.specs import MAX_BITS, MAX_COHORTS, MAX_DOMAIN_SIZE
-from common.task_digest import TaskDigest
-from common.wire.fields import Codec, digest_from_wire, parse_stored
-from protos.shuffledp.v1 import analyzer_pb2
+from shuffledp.common.protocols import PROTOCOLS
+from shuffledp.common.task.spec_forms import MECHANISMS
+from shuffledp.common.task.specs import MAX_BITS, MAX_COHORTS, MAX_DOMAIN_SIZE
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.fields import Codec, digest_from_wire, parse_stored
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2
 
 MAX_LEDGER_ENTRIES: Final = 10_000
 """Maximum number of entries in one answer."""

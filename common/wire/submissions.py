@@ -3,16 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
-from common.crypto.privacy_tokens import TOKEN_BYTES
-from common.crypto.signing import SIGNATURE_BYTES
-from common.errors import ValueRangeError, WireError
-from common.limits import MAX_ENVELOPE_BYTES, parse_bounded, parse_count, parse_fixed
-from common.messages.submission import MAX_VALUE_CHARACTERS, Outcome, Value, kind_of
-from common.protocols import Kind
-from common.task.specs import MAX_DIMENSIONS, MAX_KEYS
-from common.task_digest import TaskDigest
-from common.wire.fields import EnumCodec, digest_from_wire
-from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
+from shuffledp.common.crypto.privacy_tokens import TOKEN_BYTES
+from shuffledp.common.crypto.signing import SIGNATURE_BYTES
+from shuffledp.common.errors import ValueRangeError, WireError
+from shuffledp.common.limits import MAX_ENVELOPE_BYTES, parse_bounded, parse_count, parse_fixed
+from shuffledp.common.messages.submission import MAX_VALUE_CHARACTERS, Outcome, Value, kind_of
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.specs import MAX_DIMENSIONS, MAX_KEYS
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.fields import EnumCodec, digest_from_wire
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 
 MAX_BULK_ENVELOPES: Final = 2_000
 MAX_PERSON_CHARACTERS: Final = 128

@@ -3,16 +3,22 @@
 from collections.abc import Sequence
 from typing import Final
 
-from common.crypto.signing import SIGNATURE_BYTES, KeyUse, SignedTask, split_key
-from common.errors import WireError
-from common.limits import MAX_UNIX_TIME, parse_bounded, parse_count, parse_fixed, parse_positive
-from common.messages.batch import TaskSummary
-from common.task import canonical
-from common.task.draft import TaskDraft
-from common.task_digest import TaskDigest
-from common.transparency.merkle import MAX_SIZE
-from common.wire.fields import Codec, digest_from_wire
-from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2
+from shuffledp.common.crypto.signing import SIGNATURE_BYTES, KeyUse, SignedTask, split_key
+from shuffledp.common.errors import WireError
+from shuffledp.common.limits import (
+    MAX_UNIX_TIME,
+    parse_bounded,
+    parse_count,
+    parse_fixed,
+    parse_positive,
+)
+from shuffledp.common.messages.batch import TaskSummary
+from shuffledp.common.task import canonical
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.transparency.merkle import MAX_SIZE
+from shuffledp.common.wire.fields import Codec, digest_from_wire
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2
 
 MAX_LISTED_TASKS: Final = 50
 """Maximum number of tasks in one call."""

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from common.crypto.hpke import split_every
-from common.errors import ProofError, WireError
-from common.limits import Rule, parse_bounded, parse_count
-from common.transparency.checkpoint import MAX_NOTE_BYTES, NoteSignature, SignedCheckpoint
-from common.transparency.log import LogCopy, LogEntry, LogEvidence, LogProof
-from common.transparency.merkle import HASH_BYTES, MAX_SIZE, Path
-from common.wire.fields import Codec, parse_stored
-from protos.shuffledp.v1 import log_pb2, shuffler_pb2, user_agent_pb2
+from shuffledp.common.crypto.hpke import split_every
+from shuffledp.common.errors import ProofError, WireError
+from shuffledp.common.limits import Rule, parse_bounded, parse_count
+from shuffledp.common.transparency.checkpoint import MAX_NOTE_BYTES, NoteSignature, SignedCheckpoint
+from shuffledp.common.transparency.log import LogCopy, LogEntry, LogEvidence, LogProof
+from shuffledp.common.transparency.merkle import HASH_BYTES, MAX_SIZE, Path
+from shuffledp.common.wire.fields import Codec, parse_stored
+from shuffledp.protos.shuffledp.v1 import log_pb2, shuffler_pb2, user_agent_pb2
 
 MAX_LEAVES: Final = 1 << 16
 """Maximum number of leaves in one message."""

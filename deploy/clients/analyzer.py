@@ -4,19 +4,19 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from common.crypto.signing import SignedTask
-from common.errors import BatchStateError, PeerRefusalError, ProofError, WireError
-from common.messages import ledger_entry
-from common.messages.batch import TaskSummary
-from common.messages.result import Result
-from common.runtime.rpc import LONG_DEADLINE
-from common.task.draft import TaskDraft
-from common.task_digest import TaskDigest
-from common.wire import results, tasks
-from common.wire.batches import sentinel_parts
-from common.wire.fields import MAX_RESULT_BYTES
-from deploy.clients.base import ServiceClient
-from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import BatchStateError, PeerRefusalError, ProofError, WireError
+from shuffledp.common.messages import ledger_entry
+from shuffledp.common.messages.batch import TaskSummary
+from shuffledp.common.messages.result import Result
+from shuffledp.common.runtime.rpc import LONG_DEADLINE
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire import results, tasks
+from shuffledp.common.wire.batches import sentinel_parts
+from shuffledp.common.wire.fields import MAX_RESULT_BYTES
+from shuffledp.deploy.clients.base import ServiceClient
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
 _AFTER_ALL: Final = b"\xff" * 32
 """After every digest in a list of tasks."""

@@ -6,12 +6,12 @@ from typing import Any, ClassVar, Self
 
 import grpc
 
-from common.errors import PeerBusyError, PeerError, PeerUnableError, SettingsError
-from common.runtime.clock import SystemClock
-from common.runtime.rpc import SHORT_DEADLINE, open_channel, reply
-from common.runtime.tls import client_identity
-from common.runtime.validation import read_file
-from common.wire.fields import MAX_MESSAGE_BYTES
+from shuffledp.common.errors import PeerBusyError, PeerError, PeerUnableError, SettingsError
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.rpc import SHORT_DEADLINE, open_channel, reply
+from shuffledp.common.runtime.tls import client_identity
+from shuffledp.common.runtime.validation import read_file
+from shuffledp.common.wire.fields import MAX_MESSAGE_BYTES
 
 
 class ServiceClient:

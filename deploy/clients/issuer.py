@@ -11,19 +11,19 @@ from urllib.parse import urlencode, urlsplit
 
 from gmpy2 import mpz
 
-from common.crypto.privacy_tokens import TOKEN_BYTES, PendingToken
-from common.crypto.randomness import seeded_generator
-from common.errors import ProofError, SettingsError, UsageError
-from common.runtime.parts.executor import gather
-from common.runtime.rpc import LONG_DEADLINE
-from common.runtime.validation import read_file
-from common.task.task import Task
-from common.task.token_spec import TokenSpec
-from common.task_digest import TaskDigest
-from common.wire.issuance import MAX_BULK_TOKENS, TOKENS, signatures_from_wire
-from deploy.clients.base import ServiceClient
-from protos.shuffledp.v1 import issuer_pb2, issuer_pb2_grpc
-from user_agent.credentials import SECRET_BYTES
+from shuffledp.common.crypto.privacy_tokens import TOKEN_BYTES, PendingToken
+from shuffledp.common.crypto.randomness import seeded_generator
+from shuffledp.common.errors import ProofError, SettingsError, UsageError
+from shuffledp.common.runtime.parts.executor import gather
+from shuffledp.common.runtime.rpc import LONG_DEADLINE
+from shuffledp.common.runtime.validation import read_file
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.token_spec import TokenSpec
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.issuance import MAX_BULK_TOKENS, TOKENS, signatures_from_wire
+from shuffledp.deploy.clients.base import ServiceClient
+from shuffledp.protos.shuffledp.v1 import issuer_pb2, issuer_pb2_grpc
+from shuffledp.user_agent.credentials import SECRET_BYTES
 
 _IN_FLIGHT: Final = 3
 """Calls at once: of two that the issuer works on, and one whose tokens are made."""

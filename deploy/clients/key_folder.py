@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from common.errors import SettingsError
-from common.runtime.certificates import (
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.certificates import (
     AUTHORITY,
     FRONT_END,
     INTERNAL_ROLES,
@@ -31,10 +31,10 @@ from common.runtime.certificates import (
     Certificate,
     extra_hosts,
 )
-from common.runtime.state_directory import atomic_write
-from common.runtime.trust import Trust
-from common.runtime.validation import read_file
-from deploy.terminal.files import all_or_nothing
+from shuffledp.common.runtime.state_directory import atomic_write
+from shuffledp.common.runtime.trust import Trust
+from shuffledp.common.runtime.validation import read_file
+from shuffledp.deploy.terminal.files import all_or_nothing
 
 _NAME: Final = "shuffledp authority"
 _AUTHORITIES: Final = "authorities"

@@ -16,17 +16,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
-from common.errors import PeerError, PeerRefusalError, SettingsError, UnknownTaskError
-from common.messages.batch import BatchProgress
-from common.runtime.certificates import Certificate
-from common.runtime.service import GRPC_SILENCE
-from common.runtime.state_directory import StateDirectory
-from common.runtime.validation import read_file
-from common.runtime.witness_service import load_witness_key
-from common.task_digest import TaskDigest
-from deploy.clients.issuer import invitation
-from deploy.clients.local_parties import LOOPBACK, PARTIES, Child, LocalParties
-from user_agent.credentials import CredentialFile
+from shuffledp.common.errors import PeerError, PeerRefusalError, SettingsError, UnknownTaskError
+from shuffledp.common.messages.batch import BatchProgress
+from shuffledp.common.runtime.certificates import Certificate
+from shuffledp.common.runtime.service import GRPC_SILENCE
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.validation import read_file
+from shuffledp.common.runtime.witness_service import load_witness_key
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.clients.issuer import invitation
+from shuffledp.deploy.clients.local_parties import LOOPBACK, PARTIES, Child, LocalParties
+from shuffledp.user_agent.credentials import CredentialFile
 
 _START_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.05

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from common.crypto.hpke import DEFAULT_SUITE
-from common.crypto.signing import SignedTask
-from common.runtime.service import Service
-from common.runtime.state_directory import atomic_write
-from common.task.draft import TaskDraft
-from common.task.token_spec import TokenSpec
-from deploy.clients.analyzer import OperatorClient
-from deploy.clients.issuer import IssuerClient, draw_people
-from deploy.clients.shuffler import ShufflerClient
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.runtime.service import Service
+from shuffledp.common.runtime.state_directory import atomic_write
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.token_spec import TokenSpec
+from shuffledp.deploy.clients.analyzer import OperatorClient
+from shuffledp.deploy.clients.issuer import IssuerClient, draw_people
+from shuffledp.deploy.clients.shuffler import ShufflerClient
 
 _STOP_SECONDS: Final = 20.0
 PARTIES: Final = ("analyzer", "relay", "shuffler", "issuer", "user_agent", "publisher")

@@ -5,15 +5,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from common.errors import PeerRefusalError, UnknownTaskError
-from common.messages.batch import BatchProgress, BatchState, BatchStatus
-from common.runtime.rpc import open_channel
-from common.runtime.validation import read_file
-from common.task_digest import TaskDigest
-from common.wire.batches import dropped_from_wire, progress_from_wire, status_from_wire
-from deploy.clients.base import ServiceClient
-from protos.shuffledp.v1 import relay_pb2_grpc, shuffler_pb2, shuffler_pb2_grpc
-from user_agent.clients import RemoteShuffler
+from shuffledp.common.errors import PeerRefusalError, UnknownTaskError
+from shuffledp.common.messages.batch import BatchProgress, BatchState, BatchStatus
+from shuffledp.common.runtime.rpc import open_channel
+from shuffledp.common.runtime.validation import read_file
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.batches import dropped_from_wire, progress_from_wire, status_from_wire
+from shuffledp.deploy.clients.base import ServiceClient
+from shuffledp.protos.shuffledp.v1 import relay_pb2_grpc, shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.user_agent.clients import RemoteShuffler
 
 
 @asynccontextmanager

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from common.errors import ConflictError, CredentialError, PeerRefusalError, SettingsError
-from common.messages.submission import Value
-from common.runtime.rpc import LONG_DEADLINE, open_channel
-from common.task.task import MOST_CHARACTERS
-from common.task_digest import TaskDigest
-from common.wire.submissions import contribution_to_wire
-from deploy.clients.base import reply_or_advice
-from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
+from shuffledp.common.errors import ConflictError, CredentialError, PeerRefusalError, SettingsError
+from shuffledp.common.messages.submission import Value
+from shuffledp.common.runtime.rpc import LONG_DEADLINE, open_channel
+from shuffledp.common.task.task import MOST_CHARACTERS
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.submissions import contribution_to_wire
+from shuffledp.deploy.clients.base import reply_or_advice
+from shuffledp.protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 
 _REFUSED_ADVICE: Final = (
     "{}. Put a valid credential into the file that the agent's setting credential_file names. The "

@@ -7,11 +7,11 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from common.messages.ledger_entry import MAX_NOTE_CHARACTERS, Decision, DecisionEntry
-from deploy.commands import options
-from deploy.terminal.escape import visible
-from deploy.terminal.help_examples import AT_ANALYZER, AT_SHUFFLER
-from deploy.terminal.json_output import print_answer
+from shuffledp.common.messages.ledger_entry import MAX_NOTE_CHARACTERS, Decision, DecisionEntry
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.terminal.escape import visible
+from shuffledp.deploy.terminal.help_examples import AT_ANALYZER, AT_SHUFFLER
+from shuffledp.deploy.terminal.json_output import print_answer
 
 _EXAMPLE: Final = 'shuffledp batch {} DIGEST --note "junk from one network" ' + AT_ANALYZER
 app = options.command_group(
@@ -83,8 +83,8 @@ def show(
         relay: The shuffler is the second one of a task with two; needs its operator token, and
             operator.pem beside the authority.
     """
-    from deploy.clients.shuffler import ShufflerClient
-    from deploy.tasks import task_view
+    from shuffledp.deploy.clients.shuffler import ShufflerClient
+    from shuffledp.deploy.tasks import task_view
 
     connect = partial(shuffler.connect, relay=relay)
     status = options.ask(connect, partial(ShufflerClient.status_or_none, digest=task))
@@ -108,7 +108,7 @@ def erase(
     Options:
         relay: The shuffler is the second one of a task with two; needs operator.pem too.
     """
-    from deploy.tasks.task_view import describe_state
+    from shuffledp.deploy.tasks.task_view import describe_state
 
     connect = partial(shuffler.connect, relay=relay)
     state = options.ask(connect, lambda client: client.drop_batch(task))

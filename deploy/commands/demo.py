@@ -7,11 +7,16 @@ from typing import Annotated
 
 import typer
 
-from common.errors import UsageError
-from common.protocols import Kind
-from deploy.commands import options
-from deploy.terminal.console import print_written, private_opener, show_in_browser, terminal
-from deploy.terminal.json_output import print_json
+from shuffledp.common.errors import UsageError
+from shuffledp.common.protocols import Kind
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.terminal.console import (
+    print_written,
+    private_opener,
+    show_in_browser,
+    terminal,
+)
+from shuffledp.deploy.terminal.json_output import print_json
 
 app = typer.Typer()
 
@@ -53,12 +58,12 @@ def demo(
         output: Output file for the result.
         html: Output file for the result as a page.  [--output, with the ending .html]
     """
-    from deploy.clients.issuer import BROWSER_PROTOCOLS
-    from deploy.datasets.sample_people import sample_people
-    from deploy.demo import demo as demonstration
-    from deploy.demo.demo import Visit
-    from deploy.results.result_view import print_estimates, print_guarantee
-    from deploy.tasks.drafts import with_two_shufflers
+    from shuffledp.deploy.clients.issuer import BROWSER_PROTOCOLS
+    from shuffledp.deploy.datasets.sample_people import sample_people
+    from shuffledp.deploy.demo import demo as demonstration
+    from shuffledp.deploy.demo.demo import Visit
+    from shuffledp.deploy.results.result_view import print_estimates, print_guarantee
+    from shuffledp.deploy.tasks.drafts import with_two_shufflers
 
     options.check_kinds(context)
     if users != "all" and not (users.isascii() and users.isdecimal()):

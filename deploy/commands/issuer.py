@@ -10,14 +10,14 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from common.errors import SettingsError
-from common.runtime.state_directory import atomic_write
-from deploy.commands import options
-from deploy.terminal.console import terminal
-from deploy.terminal.files import all_or_nothing, write, writing
-from deploy.terminal.help_examples import AT_ISSUER
-from deploy.terminal.json_output import dumps, print_answer
-from user_agent.credentials import CredentialFile
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.state_directory import atomic_write
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.terminal.console import terminal
+from shuffledp.deploy.terminal.files import all_or_nothing, write, writing
+from shuffledp.deploy.terminal.help_examples import AT_ISSUER
+from shuffledp.deploy.terminal.json_output import dumps, print_answer
+from shuffledp.user_agent.credentials import CredentialFile
 
 app = options.command_group(
     "issuer",
@@ -42,9 +42,9 @@ def people(
         names_file: Names of the people, one per line.
         output_dir: New folder for the two files.
     """
-    from common.runtime.validation import read_file
-    from deploy.clients.issuer import draw_people
-    from issuer.entitlements import parse_people
+    from shuffledp.common.runtime.validation import read_file
+    from shuffledp.deploy.clients.issuer import draw_people
+    from shuffledp.issuer.entitlements import parse_people
 
     names = _names(read_file(names_file))
     drawn = draw_people(names)
@@ -83,8 +83,8 @@ def new_key(
             counted together, and so are those of tasks without one.
         out: File for the key, for `shuffledp task create --token-key`.
     """
-    from common.task.canonical import to_json
-    from deploy.clients.issuer import IssuerClient
+    from shuffledp.common.task.canonical import to_json
+    from shuffledp.deploy.clients.issuer import IssuerClient
 
     if out.exists():
         raise SettingsError(f"{out} already exists and may hold a key in use; use --out")
@@ -121,10 +121,10 @@ def fetch(
         credentials: File of lines NAME SECRET.
         out: New file for the tokens, one per line.
     """
-    from common.crypto.randomness import new_seed
-    from common.task.task import Task
-    from deploy.clients.issuer import IssuerClient, fetch_tokens
-    from deploy.clients.shuffler import shuffler_at
+    from shuffledp.common.crypto.randomness import new_seed
+    from shuffledp.common.task.task import Task
+    from shuffledp.deploy.clients.issuer import IssuerClient, fetch_tokens
+    from shuffledp.deploy.clients.shuffler import shuffler_at
 
     if out.exists():
         raise SettingsError(f"{out} already exists and may hold tokens in use")
@@ -184,7 +184,7 @@ def invite(
         person: Only this person's address.
         out: File for lines NAME ADDRESS, which only you can read.
     """
-    from deploy.clients.issuer import invitation, lines
+    from shuffledp.deploy.clients.issuer import invitation, lines
 
     file = CredentialFile(credentials)
     people = [("", file.of(person))] if person else file.people()

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.table import Table
 
-from common.crypto.hpke import fingerprint
-from common.dates import utc
-from common.runtime.certificates import (
+from shuffledp.common.crypto.hpke import fingerprint
+from shuffledp.common.dates import utc
+from shuffledp.common.runtime.certificates import (
     FRONT_END,
     INTERNAL_ROLES,
     LIFETIME_DAYS,
@@ -20,14 +20,14 @@ from common.runtime.certificates import (
     WARN_DAYS,
     WITNESS,
 )
-from common.runtime.clock import SystemClock
-from common.runtime.confirmed_clock import confirm
-from common.runtime.state_directory import StateDirectory
-from deploy.clients.key_folder import KeyFolder
-from deploy.commands import options
-from deploy.terminal.console import terminal
-from deploy.terminal.json_output import print_answer, print_json
-from deploy.terminal.tables import add_columns
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.confirmed_clock import confirm
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.deploy.clients.key_folder import KeyFolder
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.terminal.console import terminal
+from shuffledp.deploy.terminal.json_output import print_answer, print_json
+from shuffledp.deploy.terminal.tables import add_columns
 
 app = options.command_group(
     "keys",
@@ -173,8 +173,8 @@ def identity(
         renew: Destroy the existing identity and create a new one.
         witness: Print or create the party's key as a witness of the log instead.
     """
-    from common.runtime.key_store import load_identity, renew_identity
-    from common.runtime.witness_service import load_witness_key
+    from shuffledp.common.runtime.key_store import load_identity, renew_identity
+    from shuffledp.common.runtime.witness_service import load_witness_key
 
     state = StateDirectory.open(state_directory, state_key)
     if witness is not None:
@@ -209,7 +209,7 @@ def confirm_restore(state_directory: StateFolder) -> None:
     fit its counter of charges. At its next start the service begins without the file. A user agent
     charges what its store has forgotten; without the counter, all caps.
     """
-    from common.runtime.state_directory import RESTORE_CONFIRMED
+    from shuffledp.common.runtime.state_directory import RESTORE_CONFIRMED
 
     state = StateDirectory.open(state_directory)
     with state.held():

@@ -8,11 +8,11 @@ from typing import Annotated, Final
 
 import typer
 
-from common.errors import ShuffleDpError
-from common.runtime.clock import SystemClock
-from deploy.commands import options
-from deploy.terminal.console import private_opener, terminal
-from deploy.terminal.help_examples import AT_SHUFFLER
+from shuffledp.common.errors import ShuffleDpError
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.terminal.console import private_opener, terminal
+from shuffledp.deploy.terminal.help_examples import AT_SHUFFLER
 
 app = typer.Typer()
 
@@ -38,10 +38,10 @@ def live(
         port: Local port; 0: any free port.
         open_it: Also open the page in a browser on this machine.
     """
-    from common.task.task import Task
-    from deploy.clients.shuffler import shuffler_at
-    from deploy.pages.live_feed import LiveFeed, live_page
-    from deploy.pages.live_server import live_pages, page_server
+    from shuffledp.common.task.task import Task
+    from shuffledp.deploy.clients.shuffler import shuffler_at
+    from shuffledp.deploy.pages.live_feed import LiveFeed, live_page
+    from shuffledp.deploy.pages.live_server import live_pages, page_server
 
     async def watch(show: Callable[[str], bool] | None) -> None:
         async with shuffler.connect() as client:

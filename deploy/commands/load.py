@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from common.errors import UsageError
-from deploy.commands import options
-from deploy.load.sending import MAX_SECONDS, MIN_POSITIVE, Sending
-from deploy.terminal.console import terminal
-from deploy.terminal.escape import escaped
-from deploy.terminal.json_output import print_json
+from shuffledp.common.errors import UsageError
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.load.sending import MAX_SECONDS, MIN_POSITIVE, Sending
+from shuffledp.deploy.terminal.console import terminal
+from shuffledp.deploy.terminal.escape import escaped
+from shuffledp.deploy.terminal.json_output import print_json
 
 if TYPE_CHECKING:
-    from deploy.load import report
+    from shuffledp.deploy.load import report
 app = typer.Typer()
 
 _DEFAULT_USERS = 1000
@@ -94,15 +94,15 @@ def load(
         close: Close the batch at the end if it has enough users.
         metrics: A service's metrics, PARTY=http://HOST:PORT/metrics; repeatable.
     """
-    from deploy.clients.issuer import read_tokens
-    from deploy.datasets.sources import dataset as read_dataset
-    from deploy.datasets.sources import is_file
-    from deploy.load import report
-    from deploy.load import target as targets
-    from deploy.load.behaviour import shares_from
-    from deploy.load.plan import LoadPlan, TargetKind, check_options, ramp_from
-    from deploy.load.run import execute
-    from deploy.load.users import SealedUsers
+    from shuffledp.deploy.clients.issuer import read_tokens
+    from shuffledp.deploy.datasets.sources import dataset as read_dataset
+    from shuffledp.deploy.datasets.sources import is_file
+    from shuffledp.deploy.load import report
+    from shuffledp.deploy.load import target as targets
+    from shuffledp.deploy.load.behaviour import shares_from
+    from shuffledp.deploy.load.plan import LoadPlan, TargetKind, check_options, ramp_from
+    from shuffledp.deploy.load.run import execute
+    from shuffledp.deploy.load.users import SealedUsers
 
     if (shuffler is not None) + local + sink != 1:
         raise UsageError("choose a target: --shuffler ADDRESS with a task, --local, or --sink")
@@ -168,7 +168,7 @@ def load(
 
 def print_report(finished: "report.LoadReport", *, json: bool) -> None:
     """Print a run's report; raise the run's failure, or Exit if a count is wrong."""
-    from deploy.load import report
+    from shuffledp.deploy.load import report
 
     if json:
         print_json(report.as_json(finished))

@@ -7,16 +7,16 @@ from typing import Annotated, Final
 import typer
 from google.protobuf.json_format import MessageToJson, Parse, ParseError
 
-from common.errors import ProofError, WireError
-from common.runtime.validation import read_file
-from common.transparency.checkpoint import NoteKey, log_key
-from common.transparency.log import LogEvidence, find_fork
-from common.wire.transparency import evidence_from_wire
-from deploy.commands import options
-from deploy.terminal.console import print_written, terminal
-from deploy.terminal.files import write
-from deploy.terminal.json_output import print_json
-from protos.shuffledp.v1 import user_agent_pb2
+from shuffledp.common.errors import ProofError, WireError
+from shuffledp.common.runtime.validation import read_file
+from shuffledp.common.transparency.checkpoint import NoteKey, log_key
+from shuffledp.common.transparency.log import LogEvidence, find_fork
+from shuffledp.common.wire.transparency import evidence_from_wire
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.terminal.console import print_written, terminal
+from shuffledp.deploy.terminal.files import write
+from shuffledp.deploy.terminal.json_output import print_json
+from shuffledp.protos.shuffledp.v1 import user_agent_pb2
 
 _MAX_BYTES: Final = 16 * 1024 * 1024
 _CHECK_EXAMPLE: Final = "shuffledp log check mine.json yours.json --analyzer-identity identity.pub"
@@ -35,7 +35,7 @@ def export(agent: options.AgentAddress, output: options.Output) -> None:
     Options:
         output: Output file for the evidence.
     """
-    from deploy.clients.user_agent import ask_for_log_evidence
+    from shuffledp.deploy.clients.user_agent import ask_for_log_evidence
 
     write(output, MessageToJson(asyncio.run(ask_for_log_evidence(agent))) + "\n")
     print_written([output], terminal())

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_
 
 import typer
 
-from common.errors import SettingsError, UsageError, ValueRangeError, WireError
-from common.protocols import Kind
-from common.task.kinds import kinds_with
-from common.task_digest import DIGEST_BYTES, TaskDigest
-from deploy.terminal.files import in_folder, writable
-from deploy.terminal.help_examples import example
+from shuffledp.common.errors import SettingsError, UsageError, ValueRangeError, WireError
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.kinds import kinds_with
+from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
+from shuffledp.deploy.terminal.files import in_folder, writable
+from shuffledp.deploy.terminal.help_examples import example
 
 if TYPE_CHECKING:
-    from common.crypto.signing import PublicIdentity
-    from deploy.clients.analyzer import OperatorClient
-    from deploy.clients.shuffler import ShufflerClient
+    from shuffledp.common.crypto.signing import PublicIdentity
+    from shuffledp.deploy.clients.analyzer import OperatorClient
+    from shuffledp.deploy.clients.shuffler import ShufflerClient
 
 AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]
 ShufflerAddress = Annotated[str, typer.Option(help="Address of the shuffler, host:port.")]
@@ -122,7 +122,7 @@ class AnalyzerAccess:
 
     def connect(self) -> "OperatorClient":
         """Open a channel with the operator's certificate."""
-        from deploy.clients.analyzer import OperatorClient
+        from shuffledp.deploy.clients.analyzer import OperatorClient
 
         token, own = self.analyzer_token_file, (self.certificate, self.key)
         return OperatorClient.connect(self.analyzer, self.authority, token, *own)
@@ -146,7 +146,7 @@ class ShufflerAccess:
 
     def connect(self, *, relay: bool = False) -> "ShufflerClient":
         """Open a channel; to a relay, with the operator's certificate."""
-        from deploy.clients.shuffler import RelayClient, ShufflerClient
+        from shuffledp.deploy.clients.shuffler import RelayClient, ShufflerClient
 
         client = RelayClient if relay else ShufflerClient
         return client.connect(self.shuffler, self.authority, self.shuffler_token_file)
@@ -263,7 +263,7 @@ def parse_cap(text: str) -> float:
 
 def parse_shares(head: str) -> tuple[float, ...]:
     """Parse the largest expected shares, or raise UsageError."""
-    from common.messages.submission import parse_numbers
+    from shuffledp.common.messages.submission import parse_numbers
 
     try:
         return parse_numbers(head)
@@ -273,8 +273,8 @@ def parse_shares(head: str) -> tuple[float, ...]:
 
 def read_identity(file: Path) -> "PublicIdentity":
     """Read a party's identity.pub, or raise SettingsError or WireError."""
-    from common.crypto.signing import PublicIdentity
-    from common.runtime.validation import read_file
+    from shuffledp.common.crypto.signing import PublicIdentity
+    from shuffledp.common.runtime.validation import read_file
 
     text = read_file(file).decode(errors="replace").strip()
     return PublicIdentity.from_hex(text, f"the content of {file}")

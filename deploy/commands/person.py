@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from common.errors import PeerRefusalError, ValueRangeError
-from common.messages.guarantee import rounded_up
-from common.protocols import Kind
-from common.task.kinds import KINDS
-from deploy.commands import options
-from deploy.terminal.console import terminal
-from deploy.terminal.escape import escaped, visible
-from deploy.terminal.json_output import print_answer
+from shuffledp.common.errors import PeerRefusalError, ValueRangeError
+from shuffledp.common.messages.guarantee import rounded_up
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.kinds import KINDS
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.terminal.console import terminal
+from shuffledp.deploy.terminal.escape import escaped, visible
+from shuffledp.deploy.terminal.json_output import print_answer
 
 if TYPE_CHECKING:
-    from protos.shuffledp.v1 import user_agent_pb2
+    from shuffledp.protos.shuffledp.v1 import user_agent_pb2
 app = typer.Typer()
 
 
@@ -47,8 +47,8 @@ def contribute(
             are labels), a number, a text, numbers such as 1, 2.5, or pairs of key and number such
             as 3:0.5, 17:1. In a task with a breakdown, your group comes first, as in DE / 36.6.
     """
-    from common.task.task import MOST_CHARACTERS
-    from deploy.clients.user_agent import ask_for_question, send
+    from shuffledp.common.task.task import MOST_CHARACTERS
+    from shuffledp.deploy.clients.user_agent import ask_for_question, send
 
     by_hand = sys.stdin.isatty()
     asked = None
@@ -141,7 +141,7 @@ def receipt(
     json: options.AsJson = False,
 ) -> None:
     """Show whether your answer arrived and was counted, with the shuffler's receipt."""
-    from deploy.clients.user_agent import ask_for_receipt
+    from shuffledp.deploy.clients.user_agent import ask_for_receipt
 
     answer = asyncio.run(ask_for_receipt(agent, task, person))
     fields = {

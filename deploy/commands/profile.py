@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from common.errors import SettingsError
-from common.limits import unknown_keys
-from deploy.commands import options
-from deploy.terminal.files import write
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.limits import unknown_keys
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.terminal.files import write
 
 app = typer.Typer()
 
@@ -71,7 +71,7 @@ def read_profile(file: Path | None) -> dict[str, str]:
     fields: dict[str, Any] = {}
     if file is not None or path.exists():
         # Imported here, because help and version work without pydantic and TOML.
-        from common.runtime.validation import read_toml
+        from shuffledp.common.runtime.validation import read_toml
 
         fields = read_toml(path, SettingsError, max_bytes=_MAX_BYTES)
         if unknown := set(fields).difference(PROFILE_OPTIONS):

@@ -8,18 +8,18 @@ from typing import Any, Final, NamedTuple
 import typer
 from rich.console import Console
 
-from common.crypto.signing import KeyUse, SignedTask, split_key
-from common.errors import SettingsError, UsageError
-from common.runtime.clock import SystemClock
-from common.task.draft import TaskDraft
-from common.task.task import Task, cached_task
-from deploy.commands import options
-from deploy.tasks import drafts as draft_file
-from deploy.tasks import task_view
-from deploy.tasks.forecast import DEVICE_CAPS
-from deploy.terminal.console import terminal
-from deploy.terminal.escape import escaped
-from deploy.terminal.json_output import print_json
+from shuffledp.common.crypto.signing import KeyUse, SignedTask, split_key
+from shuffledp.common.errors import SettingsError, UsageError
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.task import Task, cached_task
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.tasks import drafts as draft_file
+from shuffledp.deploy.tasks import task_view
+from shuffledp.deploy.tasks.forecast import DEVICE_CAPS
+from shuffledp.deploy.terminal.console import terminal
+from shuffledp.deploy.terminal.escape import escaped
+from shuffledp.deploy.terminal.json_output import print_json
 
 _NO_TOKENS: Final = (
     "the task has no tokens, so devices refuse it by default; publish it with --token-key, from "

@@ -6,12 +6,12 @@ from typing import Annotated, Final
 
 import typer
 
-from common.crypto.signing import SignedTask
-from deploy.commands import options
-from deploy.terminal.console import print_written, terminal
-from deploy.terminal.files import write
-from deploy.terminal.help_examples import AT_ANALYZER
-from deploy.terminal.json_output import print_json
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.terminal.console import print_written, terminal
+from shuffledp.deploy.terminal.files import write
+from shuffledp.deploy.terminal.help_examples import AT_ANALYZER
+from shuffledp.deploy.terminal.json_output import print_json
 
 app = typer.Typer()
 
@@ -51,16 +51,20 @@ def result(
         quantile: Quantiles of ordered data, such as .5,.9.  [.05,.25,.5,.75,.95]
         ranges: A range or bucket of ordered data, such as 18:65; repeatable.
     """
-    from common.messages.result import Result
-    from common.messages.submission import parse_numbers
-    from common.task.task import Task
-    from deploy.clients.analyzer import OperatorClient
-    from deploy.pages.result_page import result_page
-    from deploy.results.decoder import read_candidates
-    from deploy.results.distribution_view import DEFAULT_QUANTILES, Questions, asked_ranges
-    from deploy.results.export import as_json, shufflers_as_json, write_csv, write_parquet
-    from deploy.results.result_view import MAX_ROWS, print_result, result_view
-    from deploy.results.verification import check_fits, recompute_guarantees
+    from shuffledp.common.messages.result import Result
+    from shuffledp.common.messages.submission import parse_numbers
+    from shuffledp.common.task.task import Task
+    from shuffledp.deploy.clients.analyzer import OperatorClient
+    from shuffledp.deploy.pages.result_page import result_page
+    from shuffledp.deploy.results.decoder import read_candidates
+    from shuffledp.deploy.results.distribution_view import (
+        DEFAULT_QUANTILES,
+        Questions,
+        asked_ranges,
+    )
+    from shuffledp.deploy.results.export import as_json, shufflers_as_json, write_csv, write_parquet
+    from shuffledp.deploy.results.result_view import MAX_ROWS, print_result, result_view
+    from shuffledp.deploy.results.verification import check_fits, recompute_guarantees
 
     texts = () if candidates is None else read_candidates(candidates)
 
@@ -112,10 +116,10 @@ def ledger(
     Options:
         analyzer_identity: The analyzer's identity.pub, to verify decisions.
     """
-    from deploy.clients.analyzer import OperatorClient
-    from deploy.pages.result_page import releases_page
-    from deploy.results.ledger import LedgerView
-    from deploy.tasks.population_budgets import budgets_by_population
+    from shuffledp.deploy.clients.analyzer import OperatorClient
+    from shuffledp.deploy.pages.result_page import releases_page
+    from shuffledp.deploy.results.ledger import LedgerView
+    from shuffledp.deploy.tasks.population_budgets import budgets_by_population
 
     signer = options.read_identity(analyzer_identity) if analyzer_identity else None
 
@@ -166,8 +170,8 @@ def iterate(
         number: Number of this iteration, from 1.
         after: Result of the previous iteration, from `shuffledp result --json`.
     """
-    from deploy.results.next_task import Iterated, next_draft, read_result
-    from deploy.tasks import drafts as draft_file
+    from shuffledp.deploy.results.next_task import Iterated, next_draft, read_result
+    from shuffledp.deploy.tasks import drafts as draft_file
 
     whole = draft_file.read(draft, _NO_KEY)
     before = None if after is None else read_result(after, Iterated, "key-value")
@@ -191,7 +195,7 @@ def discover_labels(
         output: Output file: part of a draft for `task create`.
         spell: Ask for the texts whose hashes were found.
     """
-    from deploy.results.next_task import FoundTexts, labels_fragment, read_result
+    from shuffledp.deploy.results.next_task import FoundTexts, labels_fragment, read_result
 
     write(output, labels_fragment(read_result(found, FoundTexts, "open"), spell=spell))
     print_written([output], terminal())

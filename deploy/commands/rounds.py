@@ -7,18 +7,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from common.errors import PeerError, PeerRefusalError
-from common.messages.batch import BatchState, TaskState, TaskSummary
-from common.task.draft import TaskDraft
-from common.task.task import Task
-from deploy.clients.analyzer import OperatorClient
-from deploy.clients.shuffler import ShufflerClient
-from deploy.commands.options import ShufflerAccess, ask
-from deploy.commands.publication import Publication
-from deploy.tasks import forecast as forecasts
-from deploy.tasks.population_budgets import releases_to
-from deploy.tasks.schedule import Series, SeriesRound
-from deploy.tasks.task_view import preview
+from shuffledp.common.errors import PeerError, PeerRefusalError
+from shuffledp.common.messages.batch import BatchState, TaskState, TaskSummary
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.clients.analyzer import OperatorClient
+from shuffledp.deploy.clients.shuffler import ShufflerClient
+from shuffledp.deploy.commands.options import ShufflerAccess, ask
+from shuffledp.deploy.commands.publication import Publication
+from shuffledp.deploy.tasks import forecast as forecasts
+from shuffledp.deploy.tasks.population_budgets import releases_to
+from shuffledp.deploy.tasks.schedule import Series, SeriesRound
+from shuffledp.deploy.tasks.task_view import preview
 
 _NOT_TO_COME: Final = {BatchState.EXPIRED, BatchState.DROPPED, BatchState.UNCONFIRMED}
 """States of a batch that the shuffler does not send any more, to an analyzer that has none."""

@@ -9,11 +9,11 @@ from typing import Annotated, Final
 
 import typer
 
-from deploy.commands import options
-from deploy.terminal.console import terminal
-from deploy.terminal.files import in_folder
-from deploy.terminal.help_examples import AT_ANALYZER
-from deploy.terminal.json_output import print_answer
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.terminal.console import terminal
+from shuffledp.deploy.terminal.files import in_folder
+from shuffledp.deploy.terminal.help_examples import AT_ANALYZER
+from shuffledp.deploy.terminal.json_output import print_answer
 
 _EXAMPLE: Final = (
     "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --shuffler 127.0.0.1:7002 "
@@ -53,11 +53,11 @@ def plant_sentinels(
         analyzer_identity: The analyzer's identity.pub, to verify the task's signature.
         shuffler_identity: The shuffler's identity.pub, to verify receipts.
     """
-    from common.crypto.randomness import secure_generator
-    from deploy.clients.issuer import read_tokens
-    from deploy.clients.shuffler import shuffler_at
-    from deploy.sentinels.planting import SentinelRun, report
-    from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
+    from shuffledp.common.crypto.randomness import secure_generator
+    from shuffledp.deploy.clients.issuer import read_tokens
+    from shuffledp.deploy.clients.shuffler import shuffler_at
+    from shuffledp.deploy.sentinels.planting import SentinelRun, report
+    from shuffledp.deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
 
     digest = options.task_digest(task)
     signer = options.read_identity(analyzer_identity) if analyzer_identity else None
@@ -114,9 +114,9 @@ def check_sentinels(
         analyzer_identity: The analyzer's identity.pub.
         relay_identity: The identity.pub of the second shuffler, if the task has two.
     """
-    from deploy.clients.shuffler import shuffler_at
-    from deploy.sentinels.planting import look_up, show
-    from deploy.sentinels.sentinel_file import SentinelFile
+    from shuffledp.deploy.clients.shuffler import shuffler_at
+    from shuffledp.deploy.sentinels.planting import look_up, show
+    from shuffledp.deploy.sentinels.sentinel_file import SentinelFile
 
     digest = options.task_digest(task)
     signer = options.read_identity(analyzer_identity)

@@ -7,15 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from common.errors import SettingsError, UsageError
-from common.messages.ledger_entry import LedgerEntry
-from common.runtime.clock import SystemClock
-from common.task.specs import check_int_range
-from deploy.commands import options
-from deploy.terminal.console import print_written, terminal
-from deploy.terminal.files import write
-from deploy.terminal.help_examples import AT_ANALYZER
-from deploy.terminal.json_output import print_answer, print_json
+from shuffledp.common.errors import SettingsError, UsageError
+from shuffledp.common.messages.ledger_entry import LedgerEntry
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.task.specs import check_int_range
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.terminal.console import print_written, terminal
+from shuffledp.deploy.terminal.files import write
+from shuffledp.deploy.terminal.help_examples import AT_ANALYZER
+from shuffledp.deploy.terminal.json_output import print_answer, print_json
 
 app = options.command_group(
     "series",
@@ -56,11 +56,11 @@ def publish(
         token_key: Path of the rounds' token keys, in which {round} stands for a round's number,
             from 1. Without it devices refuse the tasks by default.
     """
-    from common.task.draft import TaskDraft
-    from deploy.clients.analyzer import OperatorClient
-    from deploy.commands.publication import Publication, check_relay_key, with_keys
-    from deploy.commands.rounds import publish_due
-    from deploy.tasks.schedule import check_same_time, read_series
+    from shuffledp.common.task.draft import TaskDraft
+    from shuffledp.deploy.clients.analyzer import OperatorClient
+    from shuffledp.deploy.commands.publication import Publication, check_relay_key, with_keys
+    from shuffledp.deploy.commands.rounds import publish_due
+    from shuffledp.deploy.tasks.schedule import check_same_time, read_series
 
     series = read_series(template)
     check_relay_key(series.draft, context, publishing=True)
@@ -113,12 +113,12 @@ def forecast(
     Options:
         users: Users of each round.  [n_min, which costs most]
     """
-    from analyzer.budgets import BudgetedRelease
-    from deploy.commands.rounds import mark_expired, tasks_of
-    from deploy.tasks import forecast as forecasts
-    from deploy.tasks import task_view
-    from deploy.tasks.population_budgets import releases_to
-    from deploy.tasks.schedule import read_series
+    from shuffledp.analyzer.budgets import BudgetedRelease
+    from shuffledp.deploy.commands.rounds import mark_expired, tasks_of
+    from shuffledp.deploy.tasks import forecast as forecasts
+    from shuffledp.deploy.tasks import task_view
+    from shuffledp.deploy.tasks.population_budgets import releases_to
+    from shuffledp.deploy.tasks.schedule import read_series
 
     series, spent = read_series(template), list[BudgetedRelease]()
     now, rounds = SystemClock().now(), series.rounds([], 0.0)
@@ -164,15 +164,15 @@ def show(
         csv: Write the values of all rounds as CSV.
         parquet: Write them as Parquet; needs pyarrow.
     """
-    from common.task.task import Task
-    from deploy.clients.analyzer import OperatorClient
-    from deploy.commands.rounds import mark_expired, tasks_of
-    from deploy.pages.series_page import series_page
-    from deploy.results.export import write_csv, write_parquet
-    from deploy.results.series import SeriesResults
-    from deploy.tasks import task_view
-    from deploy.tasks.population_budgets import budgets_of_task
-    from deploy.tasks.schedule import read_series
+    from shuffledp.common.task.task import Task
+    from shuffledp.deploy.clients.analyzer import OperatorClient
+    from shuffledp.deploy.commands.rounds import mark_expired, tasks_of
+    from shuffledp.deploy.pages.series_page import series_page
+    from shuffledp.deploy.results.export import write_csv, write_parquet
+    from shuffledp.deploy.results.series import SeriesResults
+    from shuffledp.deploy.tasks import task_view
+    from shuffledp.deploy.tasks.population_budgets import budgets_of_task
+    from shuffledp.deploy.tasks.schedule import read_series
 
     series = read_series(template)
 

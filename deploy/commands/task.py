@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from common.crypto.signing import SignedTask
-from common.errors import UsageError
-from common.messages.batch import BatchStatus, TaskSummary
-from deploy.commands import options
-from deploy.terminal.console import terminal
-from deploy.terminal.help_examples import AT_ANALYZER, AT_SHUFFLER
-from deploy.terminal.json_output import print_answer, print_json
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import UsageError
+from shuffledp.common.messages.batch import BatchStatus, TaskSummary
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.terminal.console import terminal
+from shuffledp.deploy.terminal.help_examples import AT_ANALYZER, AT_SHUFFLER
+from shuffledp.deploy.terminal.json_output import print_answer, print_json
 
 app = options.command_group(
     "task",
@@ -51,8 +51,13 @@ def create(
             submit any number of times, and devices refuse the task by default.
         dry_run: Print the task's guarantees; publish nothing.
     """
-    from deploy.commands.publication import Publication, check_relay_key, preview, with_keys
-    from deploy.tasks import drafts as draft_file
+    from shuffledp.deploy.commands.publication import (
+        Publication,
+        check_relay_key,
+        preview,
+        with_keys,
+    )
+    from shuffledp.deploy.tasks import drafts as draft_file
 
     if not (dry_run or (analyzer.analyzer and analyzer.analyzer_token_file and shuffler_key)):
         raise UsageError(
@@ -76,8 +81,8 @@ def create(
 @options.command(app, f"shuffledp task list {AT_ANALYZER}", name="list")
 def list_tasks(analyzer: options.AnalyzerAccess, json: options.AsJson = False) -> None:
     """List all tasks with their state, the earliest deadline first."""
-    from deploy.clients.analyzer import OperatorClient
-    from deploy.tasks import task_view
+    from shuffledp.deploy.clients.analyzer import OperatorClient
+    from shuffledp.deploy.tasks import task_view
 
     summaries = options.ask(analyzer.connect, OperatorClient.tasks)
     print_answer(summaries, partial(task_view.print_list, summaries), json=json)
@@ -106,12 +111,12 @@ def show(
         analyzer_identity: The analyzer's identity.pub, to verify the signature.
         save: Folder for the task's exact bytes and signature.
     """
-    from common.task.task import Task
-    from deploy.clients.analyzer import OperatorClient
-    from deploy.clients.shuffler import ShufflerClient
-    from deploy.tasks import drafts as draft_file
-    from deploy.tasks import population_budgets, task_view
-    from deploy.tasks.population_budgets import PopulationBudgets, budgets_of_task
+    from shuffledp.common.task.task import Task
+    from shuffledp.deploy.clients.analyzer import OperatorClient
+    from shuffledp.deploy.clients.shuffler import ShufflerClient
+    from shuffledp.deploy.tasks import drafts as draft_file
+    from shuffledp.deploy.tasks import population_budgets, task_view
+    from shuffledp.deploy.tasks.population_budgets import PopulationBudgets, budgets_of_task
 
     signer = options.read_identity(analyzer_identity) if analyzer_identity else None
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from common.errors import PeerError, SettingsError, UsageError
-from deploy.commands import options
-from deploy.terminal.console import terminal
+from shuffledp.common.errors import PeerError, SettingsError, UsageError
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.terminal.console import terminal
 
 if TYPE_CHECKING:
-    from common.crypto.signing import SignedTask
-    from common.messages.batch import BatchState, TaskState
-    from deploy.clients.local_cluster import PageCluster
+    from shuffledp.common.crypto.signing import SignedTask
+    from shuffledp.common.messages.batch import BatchState, TaskState
+    from shuffledp.deploy.clients.local_cluster import PageCluster
 
 app = typer.Typer()
 
@@ -63,10 +63,10 @@ def up(
         )
     if not host and any(tls):
         raise UsageError("--certificate and --key need --host, the certificate's name")
-    from common.runtime.state_directory import StateDirectory
-    from deploy.clients.local_cluster import PageCluster, WebHost
-    from deploy.tasks import drafts
-    from deploy.terminal.interruption import until_stopped
+    from shuffledp.common.runtime.state_directory import StateDirectory
+    from shuffledp.deploy.clients.local_cluster import PageCluster, WebHost
+    from shuffledp.deploy.tasks import drafts
+    from shuffledp.deploy.terminal.interruption import until_stopped
 
     wanted = drafts.read(draft or _DRAFT)  # a wrong one leaves no files
     web = WebHost(host.lower(), web_certificate, web_key) if web_certificate and web_key else None
@@ -110,7 +110,7 @@ async def _serve(cluster: "PageCluster", draft: Path | None, *, json: bool) -> N
 
 def _progress(n_users: int, batch: "BatchState", task: "TaskState") -> str:
     """Return what happens: the batch's state, and once the analyzer has it, the result's."""
-    from deploy.tasks.task_view import DELIVERED
+    from shuffledp.deploy.tasks.task_view import DELIVERED
 
     state = f"The result is {task}." if batch in DELIVERED else f"The batch is {batch}."
     return f"Answers: {n_users:,}. {state}"
@@ -118,10 +118,10 @@ def _progress(n_users: int, batch: "BatchState", task: "TaskState") -> str:
 
 async def _ask(cluster: "PageCluster", file: Path | None) -> tuple["SignedTask", list[str]]:
     """Publish a draft's question, or continue the open one; warn if another stays open."""
-    from common.messages.batch import TaskState
-    from common.runtime.state_directory import atomic_write
-    from common.runtime.validation import read_file
-    from deploy.tasks import drafts
+    from shuffledp.common.messages.batch import TaskState
+    from shuffledp.common.runtime.state_directory import atomic_write
+    from shuffledp.common.runtime.validation import read_file
+    from shuffledp.deploy.tasks import drafts
 
     draft, kept = drafts.read(file or _DRAFT), cluster.directory / "question.txt"
     version, warnings = sha256(read_file(file or _DRAFT)).hexdigest(), []
@@ -140,12 +140,12 @@ async def _ask(cluster: "PageCluster", file: Path | None) -> tuple["SignedTask",
 
 def _show(cluster: "PageCluster", signed: "SignedTask", warnings: list[str], *, json: bool) -> None:
     """Write invitations and profile, and print how to go on, after warnings."""
-    from common.runtime.state_directory import atomic_write
-    from common.task.task import Task
-    from deploy.clients.issuer import is_for_browsers, lines
-    from deploy.clients.local_cluster import PAGE_CAP
-    from deploy.commands.profile import DEFAULT_PROFILE, profile_of
-    from deploy.terminal.json_output import dumps
+    from shuffledp.common.runtime.state_directory import atomic_write
+    from shuffledp.common.task.task import Task
+    from shuffledp.deploy.clients.issuer import is_for_browsers, lines
+    from shuffledp.deploy.clients.local_cluster import PAGE_CAP
+    from shuffledp.deploy.commands.profile import DEFAULT_PROFILE, profile_of
+    from shuffledp.deploy.terminal.json_output import dumps
 
     task, digest, folder = Task.from_bytes(signed.task_bytes), signed.digest(), cluster.directory
     invited = cluster.invitations(digest)

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from common.mechanisms.base import Counts
-from common.task.domain_spec import GROUP_SEPARATOR, AttributeSpec
-from common.task.view_specs import TableSpec
-from deploy.datasets.files import value_order
+from shuffledp.common.mechanisms.base import Counts
+from shuffledp.common.task.domain_spec import GROUP_SEPARATOR, AttributeSpec
+from shuffledp.common.task.view_specs import TableSpec
+from shuffledp.deploy.datasets.files import value_order
 
 Numbers = NDArray[np.int64]
 """The number of the value of every attribute, for each of several people; (people, attributes)."""

@@ -20,11 +20,11 @@ from typing import IO, Any, Final, TextIO
 
 import numpy as np
 
-from common.errors import TaskError, ValueRangeError
-from common.messages.submission import parse_number
-from common.task.domain_spec import GROUP_SEPARATOR
-from common.task.labels import normalize
-from common.task.specs import MAX_DOMAIN_SIZE
+from shuffledp.common.errors import TaskError, ValueRangeError
+from shuffledp.common.messages.submission import parse_number
+from shuffledp.common.task.domain_spec import GROUP_SEPARATOR
+from shuffledp.common.task.labels import normalize
+from shuffledp.common.task.specs import MAX_DOMAIN_SIZE
 
 VALUE: Final = "value"
 _COUNT: Final = "count"

@@ -9,20 +9,20 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from common.errors import TaskError, ValueRangeError
-from common.mechanisms.base import Counts, Vector
-from common.mechanisms.tables import Tables
-from common.messages.submission import Value, parse_numbers, parse_pairs
-from common.protocols import Kind
-from common.task.domain_spec import GROUP_SEPARATOR, AttributeSpec, EdgesSpec, Spacing
-from common.task.draft import NumberDraft, OpenDraft, PairDraft, TableDraft, TextDraft
-from common.task.specs import MAX_BOUND, MAX_KEYS, check_int_range
-from deploy.datasets.attributes import attributes_of, cell_counts, draw_numbers
-from deploy.datasets.names import COVID_US_STATES, IPUMS_1940_CITY
-from deploy.datasets.sources import Dataset, load
-from deploy.tasks.drafts import DEMO_PARAMETERS, DEMO_TABLES
-from deploy.tasks.value_parser import value_of_attributes
-from user_agent.contribution import checked_text, open_text
+from shuffledp.common.errors import TaskError, ValueRangeError
+from shuffledp.common.mechanisms.base import Counts, Vector
+from shuffledp.common.mechanisms.tables import Tables
+from shuffledp.common.messages.submission import Value, parse_numbers, parse_pairs
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.domain_spec import GROUP_SEPARATOR, AttributeSpec, EdgesSpec, Spacing
+from shuffledp.common.task.draft import NumberDraft, OpenDraft, PairDraft, TableDraft, TextDraft
+from shuffledp.common.task.specs import MAX_BOUND, MAX_KEYS, check_int_range
+from shuffledp.deploy.datasets.attributes import attributes_of, cell_counts, draw_numbers
+from shuffledp.deploy.datasets.names import COVID_US_STATES, IPUMS_1940_CITY
+from shuffledp.deploy.datasets.sources import Dataset, load
+from shuffledp.deploy.tasks.drafts import DEMO_PARAMETERS, DEMO_TABLES
+from shuffledp.deploy.tasks.value_parser import value_of_attributes
+from shuffledp.user_agent.contribution import checked_text, open_text
 
 MAX_SAMPLE: Final = 1_000_000
 """Largest synthetic population, and largest population from a file."""

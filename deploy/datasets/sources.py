@@ -9,13 +9,13 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import TaskError, ValueRangeError
-from common.messages.submission import parse_number
-from common.task.labels import MAX_LABEL_CHARACTERS
-from common.task.specs import MAX_DOMAIN_SIZE, check_int_range
-from deploy.datasets import files
-from deploy.datasets.files import MAX_PEOPLE, VALUE
-from deploy.datasets.names import SHIPPED
+from shuffledp.common.errors import TaskError, ValueRangeError
+from shuffledp.common.messages.submission import parse_number
+from shuffledp.common.task.labels import MAX_LABEL_CHARACTERS
+from shuffledp.common.task.specs import MAX_DOMAIN_SIZE, check_int_range
+from shuffledp.deploy.datasets import files
+from shuffledp.deploy.datasets.files import MAX_PEOPLE, VALUE
+from shuffledp.deploy.datasets.names import SHIPPED
 
 _NO_VALUES: Final = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil"})
 """Words that often stand for a missing value, in lower case."""

@@ -16,37 +16,37 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from common.crypto.randomness import new_seed
-from common.crypto.signing import SignedTask
-from common.errors import BatchStateError
-from common.messages.batch import BatchStatus
-from common.messages.result import BitTable, Result
-from common.messages.submission import Value
-from common.task.draft import TaskDraft
-from common.task.kinds import KINDS
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from deploy.clients.issuer import IssuerClient, fetch_tokens
-from deploy.clients.local_cluster import Cluster, PageCluster
-from deploy.clients.shuffler import ShufflerClient
-from deploy.clients.user_agent import send
-from deploy.datasets.sample_people import SamplePeople
-from deploy.demo.truth import beside_truth
-from deploy.load.run import contribute_all
-from deploy.load.sender import Destination
-from deploy.pages.live_server import HTML, page_server
-from deploy.pages.result_page import result_page
-from deploy.results.distribution_view import Questions
-from deploy.results.estimate_table import ResultView
-from deploy.results.export import as_json, shufflers_as_json
-from deploy.results.result_view import MAX_ROWS, result_view
-from deploy.tasks.drafts import closing_draft
-from deploy.tasks.task_view import DELIVERED, LOST
-from deploy.terminal.console import print_written, show_in_browser
-from deploy.terminal.files import write
-from deploy.terminal.interruption import until_stopped
-from deploy.terminal.json_output import dumps
-from user_agent.credentials import CredentialFile
+from shuffledp.common.crypto.randomness import new_seed
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import BatchStateError
+from shuffledp.common.messages.batch import BatchStatus
+from shuffledp.common.messages.result import BitTable, Result
+from shuffledp.common.messages.submission import Value
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.kinds import KINDS
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.clients.issuer import IssuerClient, fetch_tokens
+from shuffledp.deploy.clients.local_cluster import Cluster, PageCluster
+from shuffledp.deploy.clients.shuffler import ShufflerClient
+from shuffledp.deploy.clients.user_agent import send
+from shuffledp.deploy.datasets.sample_people import SamplePeople
+from shuffledp.deploy.demo.truth import beside_truth
+from shuffledp.deploy.load.run import contribute_all
+from shuffledp.deploy.load.sender import Destination
+from shuffledp.deploy.pages.live_server import HTML, page_server
+from shuffledp.deploy.pages.result_page import result_page
+from shuffledp.deploy.results.distribution_view import Questions
+from shuffledp.deploy.results.estimate_table import ResultView
+from shuffledp.deploy.results.export import as_json, shufflers_as_json
+from shuffledp.deploy.results.result_view import MAX_ROWS, result_view
+from shuffledp.deploy.tasks.drafts import closing_draft
+from shuffledp.deploy.tasks.task_view import DELIVERED, LOST
+from shuffledp.deploy.terminal.console import print_written, show_in_browser
+from shuffledp.deploy.terminal.files import write
+from shuffledp.deploy.terminal.interruption import until_stopped
+from shuffledp.deploy.terminal.json_output import dumps
+from shuffledp.user_agent.credentials import CredentialFile
 
 _THROUGH_USER_AGENT: Final = 5
 """Users who contribute through a real user_agent process; others use its code in bulk."""

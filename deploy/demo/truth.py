@@ -6,13 +6,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from common.mechanisms.base import Vector
-from common.mechanisms.tables import Tables
-from common.messages import result
-from common.task.task import Task
-from deploy.datasets.sample_people import SamplePeople
-from deploy.results.distribution_view import DEFAULT_QUANTILES
-from deploy.results.estimate_table import EstimateTable, ResultView, largest, mse_of
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.tables import Tables
+from shuffledp.common.messages import result
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.datasets.sample_people import SamplePeople
+from shuffledp.deploy.results.distribution_view import DEFAULT_QUANTILES
+from shuffledp.deploy.results.estimate_table import EstimateTable, ResultView, largest, mse_of
 
 
 class _Known(NamedTuple):

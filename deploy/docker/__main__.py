@@ -7,9 +7,9 @@ import sys
 import time
 from typing import Final
 
-from common.errors import ShuffleDpError
-from deploy.docker.deployment import IMAGES, SCALE_IMAGES, VARIANTS, Deployment, Engine
-from deploy.terminal.interruption import INTERRUPTED
+from shuffledp.common.errors import ShuffleDpError
+from shuffledp.deploy.docker.deployment import IMAGES, SCALE_IMAGES, VARIANTS, Deployment, Engine
+from shuffledp.deploy.terminal.interruption import INTERRUPTED
 
 DEFAULT_BASE: Final = "python:3.12-slim-bookworm"
 
@@ -79,7 +79,7 @@ def main() -> None:
     """Run a command; print an expected error and exit with status 1."""
     commands = {"images": _images, "up": _up, "down": _down}
     parser = argparse.ArgumentParser(
-        prog="python -m deploy.docker", description="Run the services in containers."
+        prog="python -m shuffledp.deploy.docker", description="Run the services in containers."
     )
     parser.add_argument("command", choices=commands)
     for variant in filter(None, VARIANTS):

@@ -11,9 +11,15 @@ from pathlib import Path
 from subprocess import CompletedProcess, TimeoutExpired
 from typing import Final, Self
 
-from common.errors import ShuffleDpError
-from common.runtime.certificates import RELAY
-from deploy.docker.preparation import IDENTITY_FILE, PARTIES, SECOND, WITNESS_FILE, WITNESSES
+from shuffledp.common.errors import ShuffleDpError
+from shuffledp.common.runtime.certificates import RELAY
+from shuffledp.deploy.docker.preparation import (
+    IDENTITY_FILE,
+    PARTIES,
+    SECOND,
+    WITNESS_FILE,
+    WITNESSES,
+)
 
 ROOT: Final = Path(__file__).parents[2]
 IMAGES: Final = (

@@ -27,16 +27,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from common.errors import ShuffleDpError
-from common.runtime.access import OperatorToken
-from common.runtime.certificates import FRONT_END, INTERNAL_ROLES, RELAY
-from common.runtime.clock import SystemClock
-from common.runtime.key_store import load_identity
-from common.runtime.state_directory import StateDirectory, atomic_write
-from common.runtime.trust import Trust
-from common.runtime.witness_service import load_witness_key
-from deploy.clients.issuer import draw_people
-from deploy.clients.key_folder import KeyFolder
+from shuffledp.common.errors import ShuffleDpError
+from shuffledp.common.runtime.access import OperatorToken
+from shuffledp.common.runtime.certificates import FRONT_END, INTERNAL_ROLES, RELAY
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.key_store import load_identity
+from shuffledp.common.runtime.state_directory import StateDirectory, atomic_write
+from shuffledp.common.runtime.trust import Trust
+from shuffledp.common.runtime.witness_service import load_witness_key
+from shuffledp.deploy.clients.issuer import draw_people
+from shuffledp.deploy.clients.key_folder import KeyFolder
 
 USER: Final = 10001
 """User id of services in every image."""

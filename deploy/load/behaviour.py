@@ -18,9 +18,9 @@ import numpy as np
 from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
-from common.errors import PlanError
-from common.messages.result import Result
-from common.messages.submission import Outcome
+from shuffledp.common.errors import PlanError
+from shuffledp.common.messages.result import Result
+from shuffledp.common.messages.submission import Outcome
 
 
 class Behaviour(IntEnum):

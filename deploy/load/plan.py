@@ -8,10 +8,10 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import PlanError, UsageError
-from common.runtime.access import CallKind
-from deploy.load.behaviour import Behaviour, Tally, assign
-from deploy.load.sending import MAX_RATE, Mode, Pattern, Sending
+from shuffledp.common.errors import PlanError, UsageError
+from shuffledp.common.runtime.access import CallKind
+from shuffledp.deploy.load.behaviour import Behaviour, Tally, assign
+from shuffledp.deploy.load.sending import MAX_RATE, Mode, Pattern, Sending
 
 TargetKind = Literal["services", "local", "sink"]
 

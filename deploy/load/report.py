@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
-from common.errors import ShuffleDpError
-from common.messages.result import Histogram, Result
-from common.messages.submission import Outcome
-from common.task.task import Task
-from deploy.load.behaviour import CountRow, Tally
-from deploy.load.plan import LoadPlan
-from deploy.load.target import PartyUsage, Target
-from deploy.load.users import SealedUsers
-from deploy.results.estimate_table import mse_of
-from deploy.terminal.escape import escaped, visible
-from deploy.terminal.tables import print_rows
+from shuffledp.common.errors import ShuffleDpError
+from shuffledp.common.messages.result import Histogram, Result
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.load.behaviour import CountRow, Tally
+from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.load.target import PartyUsage, Target
+from shuffledp.deploy.load.users import SealedUsers
+from shuffledp.deploy.results.estimate_table import mse_of
+from shuffledp.deploy.terminal.escape import escaped, visible
+from shuffledp.deploy.terminal.tables import print_rows
 
 _BAR_WIDTH: Final = 6
 """Columns of a bar, so that count, failures and time fit into 80 columns."""

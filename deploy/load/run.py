@@ -16,19 +16,19 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from common import errors
-from common.crypto.hpke_pool import worker_pool
-from common.crypto.signing import SignedTask
-from common.messages.result import Result
-from common.messages.submission import REFUSALS, Outcome, Value
-from common.runtime.access import CallKind
-from common.task.task import Task
-from deploy.load.behaviour import Tally, check_users, compare, expected_answers
-from deploy.load.plan import LoadPlan, arrivals
-from deploy.load.report import LoadReport, ProgressBars
-from deploy.load.sender import Destination, Sender, run_alone, submissions_of_a_call
-from deploy.load.target import Meter, Target
-from deploy.load.users import SealedUsers, seal, seal_values
+from shuffledp.common import errors
+from shuffledp.common.crypto.hpke_pool import worker_pool
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.messages.result import Result
+from shuffledp.common.messages.submission import REFUSALS, Outcome, Value
+from shuffledp.common.runtime.access import CallKind
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.load.behaviour import Tally, check_users, compare, expected_answers
+from shuffledp.deploy.load.plan import LoadPlan, arrivals
+from shuffledp.deploy.load.report import LoadReport, ProgressBars
+from shuffledp.deploy.load.sender import Destination, Sender, run_alone, submissions_of_a_call
+from shuffledp.deploy.load.target import Meter, Target
+from shuffledp.deploy.load.users import SealedUsers, seal, seal_values
 
 T = TypeVar("T")
 

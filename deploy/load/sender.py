@@ -11,16 +11,16 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import grpc
 
-from common.crypto.privacy_tokens import TOKEN_BYTES
-from common.errors import PeerBusyError, PeerError, PeerRefusalError
-from common.messages.submission import STORED_OUTCOMES, Outcome
-from common.runtime.rpc import open_channel, reply
-from common.wire.fields import MAX_MESSAGE_BYTES
-from common.wire.submissions import MAX_BULK_ENVELOPES, outcomes_from_wire
-from deploy.load.behaviour import Behaviour, Tally
-from deploy.load.plan import LoadPlan
-from deploy.load.users import SealedUsers
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.common.crypto.privacy_tokens import TOKEN_BYTES
+from shuffledp.common.errors import PeerBusyError, PeerError, PeerRefusalError
+from shuffledp.common.messages.submission import STORED_OUTCOMES, Outcome
+from shuffledp.common.runtime.rpc import open_channel, reply
+from shuffledp.common.wire.fields import MAX_MESSAGE_BYTES
+from shuffledp.common.wire.submissions import MAX_BULK_ENVELOPES, outcomes_from_wire
+from shuffledp.deploy.load.behaviour import Behaviour, Tally
+from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.load.users import SealedUsers
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 T = TypeVar("T")
 _Stub: TypeAlias = "shuffler_pb2_grpc.ShufflerAsyncStub"

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from deploy.datasets.names import IPUMS_1940_CITY
+from shuffledp.deploy.datasets.names import IPUMS_1940_CITY
 
 Mode = Literal["users", "bulk"]
 Pattern = Literal["steady", "burst"]

@@ -22,34 +22,34 @@ import numpy as np
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
-from common.crypto.signing import SIGNATURE_BYTES, SignedTask, SigningIdentity
-from common.errors import PlanError, SettingsError
-from common.messages.batch import BatchState
-from common.messages.submission import Outcome
-from common.runtime.admission_interceptor import SERVICE_ERROR
-from common.runtime.clock import SystemClock
-from common.runtime.metrics import Usage, measure
-from common.runtime.rpc import bind
-from common.runtime.tls import Tls, development_files
-from common.runtime.validation import read_file
-from common.task.draft import TaskDraft
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from common.wire.fields import MAX_MESSAGE_BYTES
-from common.wire.submissions import outcomes_to_wire
-from common.wire.tasks import signed_task_to_wire
-from deploy.clients.analyzer import OperatorClient
-from deploy.clients.local_cluster import Cluster
-from deploy.clients.shuffler import ShufflerClient, shuffler_at
-from deploy.datasets.sources import dataset
-from deploy.load.behaviour import check_users, expected_answers
-from deploy.load.plan import LoadPlan, TargetKind
-from deploy.load.sender import Destination
-from deploy.load.users import draw_values
-from deploy.tasks import drafts
-from deploy.tasks.drafts import DEMO_PARAMETERS, closing_draft
-from deploy.tasks.task_view import preview
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.common.crypto.signing import SIGNATURE_BYTES, SignedTask, SigningIdentity
+from shuffledp.common.errors import PlanError, SettingsError
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.runtime.admission_interceptor import SERVICE_ERROR
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.metrics import Usage, measure
+from shuffledp.common.runtime.rpc import bind
+from shuffledp.common.runtime.tls import Tls, development_files
+from shuffledp.common.runtime.validation import read_file
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.fields import MAX_MESSAGE_BYTES
+from shuffledp.common.wire.submissions import outcomes_to_wire
+from shuffledp.common.wire.tasks import signed_task_to_wire
+from shuffledp.deploy.clients.analyzer import OperatorClient
+from shuffledp.deploy.clients.local_cluster import Cluster
+from shuffledp.deploy.clients.shuffler import ShufflerClient, shuffler_at
+from shuffledp.deploy.datasets.sources import dataset
+from shuffledp.deploy.load.behaviour import check_users, expected_answers
+from shuffledp.deploy.load.plan import LoadPlan, TargetKind
+from shuffledp.deploy.load.sender import Destination
+from shuffledp.deploy.load.users import draw_values
+from shuffledp.deploy.tasks import drafts
+from shuffledp.deploy.tasks.drafts import DEMO_PARAMETERS, closing_draft
+from shuffledp.deploy.tasks.task_view import preview
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 GENERATOR: Final = "load generator"
 SINK: Final = "sink"

@@ -11,20 +11,20 @@ from typing import Final, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from common.crypto.hpke_pool import worker_pool
-from common.crypto.randomness import secure_generator
-from common.crypto.signing import SIGNATURE_BYTES, SignedTask
-from common.errors import SettingsError, TaskError
-from common.mechanisms.base import Mechanism, Reports, null_reports
-from common.messages.submission import Value
-from common.task.kinds import KINDS
-from common.task.task import SUBMISSION_ID_BYTES, Task
-from deploy.datasets.sources import dataset, is_file
-from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, is_counted
-from deploy.load.plan import LoadPlan
-from deploy.tasks.value_parser import joined, sample_value, value_of
-from deploy.terminal.files import atomic_output
-from user_agent.contribution import Contributor, encoder_for
+from shuffledp.common.crypto.hpke_pool import worker_pool
+from shuffledp.common.crypto.randomness import secure_generator
+from shuffledp.common.crypto.signing import SIGNATURE_BYTES, SignedTask
+from shuffledp.common.errors import SettingsError, TaskError
+from shuffledp.common.mechanisms.base import Mechanism, Reports, null_reports
+from shuffledp.common.messages.submission import Value
+from shuffledp.common.task.kinds import KINDS
+from shuffledp.common.task.task import SUBMISSION_ID_BYTES, Task
+from shuffledp.deploy.datasets.sources import dataset, is_file
+from shuffledp.deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, is_counted
+from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.tasks.value_parser import joined, sample_value, value_of
+from shuffledp.deploy.terminal.files import atomic_output
+from shuffledp.user_agent.contribution import Contributor, encoder_for
 
 _GROUP: Final = 500
 """Users per sealing job of a worker process."""

@@ -4,7 +4,7 @@ import math
 from decimal import ROUND_CEILING, Decimal, localcontext
 from typing import Final
 
-from common.messages.guarantee import rounded_down, rounded_up
+from shuffledp.common.messages.guarantee import rounded_down, rounded_up
 
 _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LATEX: Final = str.maketrans(

@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from common.messages.guarantee import Coalition, Guarantee, claimed
-from deploy.pages import figures
-from deploy.pages.page import macros
+from shuffledp.common.messages.guarantee import Coalition, Guarantee, claimed
+from shuffledp.deploy.pages import figures
+from shuffledp.deploy.pages.page import macros
 
 _WORDS: Final = macros("guarantees.html")
 

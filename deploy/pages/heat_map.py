@@ -2,13 +2,13 @@
 
 from typing import Any, Final
 
-from common.messages.result import CONFIDENCE, Result, ShareTables
-from common.task.spec_forms import spec_as
-from common.task.task import Task
-from common.task.view_specs import TableSpec
-from deploy.pages.page import packed
-from deploy.results.estimate_table import ResultView
-from deploy.results.table_view import names_of
+from shuffledp.common.messages.result import CONFIDENCE, Result, ShareTables
+from shuffledp.common.task.spec_forms import spec_as
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.view_specs import TableSpec
+from shuffledp.deploy.pages.page import packed
+from shuffledp.deploy.results.estimate_table import ResultView
+from shuffledp.deploy.results.table_view import names_of
 
 _SCRIPTS: Final = (
     *("page_data.js", "numbers.js", "canvas.js", "tooltip.js", "download.js", "heat_map.js"),

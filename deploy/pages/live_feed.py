@@ -8,14 +8,19 @@ from typing import Any, Final
 
 from scipy.special import fdtri
 
-from common.errors import CredentialError, PeerRefusalError, ShuffleDpError, UnknownTaskError
-from common.messages.batch import BatchProgress, BatchState
-from common.runtime.clock import Clock
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from deploy.pages.figures import format_count
-from deploy.pages.page import fragment, render
-from deploy.tasks.task_view import DELIVERED, LOST, describe_state
+from shuffledp.common.errors import (
+    CredentialError,
+    PeerRefusalError,
+    ShuffleDpError,
+    UnknownTaskError,
+)
+from shuffledp.common.messages.batch import BatchProgress, BatchState
+from shuffledp.common.runtime.clock import Clock
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.pages.figures import format_count
+from shuffledp.deploy.pages.page import fragment, render
+from shuffledp.deploy.tasks.task_view import DELIVERED, LOST, describe_state
 
 Sample = tuple[float, int]
 """Time in seconds, and the number of users at that time."""

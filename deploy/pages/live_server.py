@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, Final
 
-from common.runtime.http_server import HttpServer
-from common.runtime.http_settings import host_names
-from deploy.pages.live_feed import LiveFeed
+from shuffledp.common.runtime.http_server import HttpServer
+from shuffledp.common.runtime.http_settings import host_names
+from shuffledp.deploy.pages.live_feed import LiveFeed
 
 _HEADERS: Final = (
     (b"cache-control", b"no-store"),

@@ -13,12 +13,12 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from common.messages.guarantee import rounded_up
-from common.task.shuffler_spec import KEEP_SUM
-from common.task.task import listed
-from common.version import VERSION
-from deploy.pages import figures
-from deploy.terminal.durations import format_duration, format_range, format_time
+from shuffledp.common.messages.guarantee import rounded_up
+from shuffledp.common.task.shuffler_spec import KEEP_SUM
+from shuffledp.common.task.task import listed
+from shuffledp.common.version import VERSION
+from shuffledp.deploy.pages import figures
+from shuffledp.deploy.terminal.durations import format_duration, format_range, format_time
 
 _LOADER: Final = PackageLoader("deploy", "pages")
 _ENVIRONMENT: Final = Environment(

@@ -7,27 +7,27 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.crypto.hpke import fingerprint, suite_named
-from common.mechanisms.base import Vector
-from common.mechanisms.signed import influence_on
-from common.messages.guarantee import REPLACE_ONE
-from common.messages.result import (
+from shuffledp.common.crypto.hpke import fingerprint, suite_named
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.signed import influence_on
+from shuffledp.common.messages.guarantee import REPLACE_ONE
+from shuffledp.common.messages.result import (
     CONFIDENCE,
     Histogram,
     Result,
     ShareTables,
     simultaneous_confidence,
 )
-from common.task.domain_spec import EdgesSpec
-from common.task.specs import MechanismSpec, NumberSpec, OpenSpec
-from common.task.task import Task
-from deploy.pages import figures
-from deploy.pages.guarantee_sentences import guarantee_sentences
-from deploy.pages.heat_map import heat_map_fields
-from deploy.pages.page import packed, render
-from deploy.results.estimate_table import EstimateTable, ResultView
-from deploy.results.ledger import LedgerView
-from deploy.terminal.tables import CLAIM_ROOM_NOTE
+from shuffledp.common.task.domain_spec import EdgesSpec
+from shuffledp.common.task.specs import MechanismSpec, NumberSpec, OpenSpec
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.pages import figures
+from shuffledp.deploy.pages.guarantee_sentences import guarantee_sentences
+from shuffledp.deploy.pages.heat_map import heat_map_fields
+from shuffledp.deploy.pages.page import packed, render
+from shuffledp.deploy.results.estimate_table import EstimateTable, ResultView
+from shuffledp.deploy.results.ledger import LedgerView
+from shuffledp.deploy.terminal.tables import CLAIM_ROOM_NOTE
 
 _SCRIPTS: Final = (
     *("page_data.js", "values.js", "numbers.js", "scale.js", "canvas.js", "tooltip.js"),

@@ -5,14 +5,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.messages.result import Figures
-from common.protocols import protocol_named
-from common.task.kinds import KINDS
-from deploy.pages.page import render
-from deploy.results.estimate_table import EstimateTable
-from deploy.results.series import SeriesResults
-from deploy.tasks.schedule import Series
-from deploy.terminal.durations import format_times
+from shuffledp.common.messages.result import Figures
+from shuffledp.common.protocols import protocol_named
+from shuffledp.common.task.kinds import KINDS
+from shuffledp.deploy.pages.page import render
+from shuffledp.deploy.results.estimate_table import EstimateTable
+from shuffledp.deploy.results.series import SeriesResults
+from shuffledp.deploy.tasks.schedule import Series
+from shuffledp.deploy.terminal.durations import format_times
 
 _WIDTH: Final = 480
 _HEIGHT: Final = 180

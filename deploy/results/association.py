@@ -23,8 +23,8 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 from scipy import special
 
-from common.mechanisms.base import Vector
-from common.messages.result import CONFIDENCE, ShareTable, interval_half_width
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.messages.result import CONFIDENCE, ShareTable, interval_half_width
 
 _FREQUENT: Final = 5
 """Least share of a value that counts for Cramér's V, in standard errors of the share."""

@@ -19,14 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
-from common.errors import SettingsError, TaskError
-from common.mechanisms.base import Counts, Vector
-from common.mechanisms.count_law import interval_table
-from common.mechanisms.rappor.rappor import Rappor
-from common.messages.result import Interval, IntervalTable, interval_around, interval_half_width
-from common.runtime.validation import read_file
-from common.task.labels import normalize
-from deploy.results.regression import Regression, TrueBitCounts, independent, select
+from shuffledp.common.errors import SettingsError, TaskError
+from shuffledp.common.mechanisms.base import Counts, Vector
+from shuffledp.common.mechanisms.count_law import interval_table
+from shuffledp.common.mechanisms.rappor.rappor import Rappor
+from shuffledp.common.messages.result import (
+    Interval,
+    IntervalTable,
+    interval_around,
+    interval_half_width,
+)
+from shuffledp.common.runtime.validation import read_file
+from shuffledp.common.task.labels import normalize
+from shuffledp.deploy.results.regression import Regression, TrueBitCounts, independent, select
 
 MAX_CANDIDATES: Final = 100_000
 _MAX_BYTES: Final = 16 * 1024 * 1024

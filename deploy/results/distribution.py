@@ -7,17 +7,17 @@ from typing import NamedTuple, Self
 import numpy as np
 from scipy.optimize import brentq
 
-from analyzer.finalize import mixture_of_result
-from common.mechanisms.base import Vector
-from common.mechanisms.covariance import ShareCovariance
-from common.messages.result import (
+from shuffledp.analyzer.finalize import mixture_of_result
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.covariance import ShareCovariance
+from shuffledp.common.messages.result import (
     CONFIDENCE,
     Histogram,
     Result,
     interval_half_width,
     simultaneous_confidence,
 )
-from common.task.task import Task
+from shuffledp.common.task.task import Task
 
 
 class Estimated(NamedTuple):

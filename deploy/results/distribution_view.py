@@ -7,13 +7,13 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from common.errors import SettingsError
-from common.messages.result import Histogram, Result
-from common.task.domain_spec import GROUP_SEPARATOR, EdgesSpec
-from common.task.task import Task
-from deploy.results.distribution import Distribution, Estimated
-from deploy.results.estimate_table import EstimateTable, ResultView
-from deploy.tasks.value_parser import parse_range
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.messages.result import Histogram, Result
+from shuffledp.common.task.domain_spec import GROUP_SEPARATOR, EdgesSpec
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.results.distribution import Distribution, Estimated
+from shuffledp.deploy.results.estimate_table import EstimateTable, ResultView
+from shuffledp.deploy.tasks.value_parser import parse_range
 
 DEFAULT_QUANTILES: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
 _SPREAD_EVENLY: Final = "Numbers are taken as spread evenly within their bucket."

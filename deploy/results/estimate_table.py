@@ -10,11 +10,16 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from common.mechanisms.base import Vector
-from common.messages.result import CONFIDENCE, Interval, interval_around, interval_half_width
-from deploy.results.distribution import Distribution
-from deploy.terminal.escape import escaped
-from deploy.terminal.tables import add_columns, print_whole
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.messages.result import (
+    CONFIDENCE,
+    Interval,
+    interval_around,
+    interval_half_width,
+)
+from shuffledp.deploy.results.distribution import Distribution
+from shuffledp.deploy.terminal.escape import escaped
+from shuffledp.deploy.terminal.tables import add_columns, print_whole
 
 _INTERVAL: Final = f"{100 * CONFIDENCE:.0f}\N{NO-BREAK SPACE}% interval"
 _NOISE_ALONE: Final = "± noise alone"

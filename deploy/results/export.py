@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from common.errors import SettingsError
-from common.messages.result import (
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.messages.result import (
     CONFIDENCE,
     Estimate,
     Histogram,
@@ -16,10 +16,10 @@ from common.messages.result import (
     ShareTable,
     ShareTables,
 )
-from common.protocols import protocol_named
-from common.task.task import Task
-from deploy.results.estimate_table import Columns
-from deploy.terminal.files import atomic_output
+from shuffledp.common.protocols import protocol_named
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.results.estimate_table import Columns
+from shuffledp.deploy.terminal.files import atomic_output
 
 _FORMULA: Final = re.compile(r"[=+\-@\t\r]")
 _FORMULA_WITHIN: Final = re.compile(r'([;,\t\r\n]"*)(?=[=+\-@])')

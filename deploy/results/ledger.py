@@ -7,13 +7,18 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from common.messages.guarantee import rounded_up
-from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry, LedgerEntry
-from deploy.tasks import population_budgets
-from deploy.tasks.population_budgets import PopulationBudgets
-from deploy.terminal.durations import format_time
-from deploy.terminal.escape import escaped
-from deploy.terminal.tables import add_columns, print_whole
+from shuffledp.common.messages.guarantee import rounded_up
+from shuffledp.common.messages.ledger_entry import (
+    ChainedEntry,
+    ChainHead,
+    DecisionEntry,
+    LedgerEntry,
+)
+from shuffledp.deploy.tasks import population_budgets
+from shuffledp.deploy.tasks.population_budgets import PopulationBudgets
+from shuffledp.deploy.terminal.durations import format_time
+from shuffledp.deploy.terminal.escape import escaped
+from shuffledp.deploy.terminal.tables import add_columns, print_whole
 
 _DIGITS: Final = 12
 """Hexadecimal digits of a task digest in the table."""

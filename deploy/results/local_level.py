@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from common.messages.result import Figures
+from shuffledp.common.messages.result import Figures
 
 STEPS: Final = np.geomspace(1e-5, 1e4, 19)
 """Tried variances of a step between rounds, in an item's typical variance of a value."""

@@ -21,14 +21,14 @@ import numpy as np
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from common.errors import SettingsError, TaskError
-from common.mechanisms.base import Vector
-from common.protocols import Kind, protocol_named
-from common.runtime.validation import read_file
-from common.task.draft import PairDraft, TaskDraft
-from common.task.kinds import KINDS
-from common.task.labels import check_labels, check_new_labels
-from deploy.tasks.drafts import literal
+from shuffledp.common.errors import SettingsError, TaskError
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.protocols import Kind, protocol_named
+from shuffledp.common.runtime.validation import read_file
+from shuffledp.common.task.draft import PairDraft, TaskDraft
+from shuffledp.common.task.kinds import KINDS
+from shuffledp.common.task.labels import check_labels, check_new_labels
+from shuffledp.deploy.tasks.drafts import literal
 
 MAX_ITERATIONS: Final = 1000
 _MIN_EPSILON: Final = 2.0**-32

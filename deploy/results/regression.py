@@ -30,10 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from common.errors import ReportError, SettingsError, TaskError
-from common.mechanisms.base import Counts, Vector
-from common.mechanisms.rappor import bloom
-from common.mechanisms.rappor.rappor import Rappor
+from shuffledp.common.errors import ReportError, SettingsError, TaskError
+from shuffledp.common.mechanisms.base import Counts, Vector
+from shuffledp.common.mechanisms.rappor import bloom
+from shuffledp.common.mechanisms.rappor.rappor import Rappor
 
 _MAX_SELECTED: Final = 500
 _MAX_OF_CELLS: Final = 0.8

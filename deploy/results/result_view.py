@@ -7,22 +7,22 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 from rich.console import Console
 
-from analyzer.finalize import mixture_of_result
-from common.errors import SettingsError
-from common.mechanisms.base import Vector
-from common.mechanisms.discovery.prefix_hashing import code_of
-from common.mechanisms.key_value.privkv import PrivKv
-from common.mechanisms.numeric.number import Moments
-from common.mechanisms.registry import mean_mechanism_of, rappor_of
-from common.messages import result
-from common.messages.guarantee import claimed, rounded_up
-from common.messages.result import CONFIDENCE
-from common.task.spec_forms import spec_as
-from common.task.specs import KeyValueSpec, OpenSpec, RangedSpec
-from common.task.task import Task
-from deploy.results.decoder import decode
-from deploy.results.distribution_view import Questions, distribution_view, item_names
-from deploy.results.estimate_table import (
+from shuffledp.analyzer.finalize import mixture_of_result
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.discovery.prefix_hashing import code_of
+from shuffledp.common.mechanisms.key_value.privkv import PrivKv
+from shuffledp.common.mechanisms.numeric.number import Moments
+from shuffledp.common.mechanisms.registry import mean_mechanism_of, rappor_of
+from shuffledp.common.messages import result
+from shuffledp.common.messages.guarantee import claimed, rounded_up
+from shuffledp.common.messages.result import CONFIDENCE
+from shuffledp.common.task.spec_forms import spec_as
+from shuffledp.common.task.specs import KeyValueSpec, OpenSpec, RangedSpec
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.results.decoder import decode
+from shuffledp.deploy.results.distribution_view import Questions, distribution_view, item_names
+from shuffledp.deploy.results.estimate_table import (
     TOO_FEW_USERS,
     Columns,
     EstimateTable,
@@ -30,9 +30,9 @@ from deploy.results.estimate_table import (
     largest,
     print_table,
 )
-from deploy.results.table_view import table_view
-from deploy.terminal.escape import escaped
-from deploy.terminal.tables import guarantee_summary, print_guarantees
+from shuffledp.deploy.results.table_view import table_view
+from shuffledp.deploy.terminal.escape import escaped
+from shuffledp.deploy.terminal.tables import guarantee_summary, print_guarantees
 
 MAX_ROWS: Final = 2000
 """Maximum rows of a table on a page."""

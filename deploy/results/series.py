@@ -9,11 +9,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from analyzer.finalize import mixture_of_result
-from common.errors import TaskError
-from common.messages.guarantee import rounded_up
-from common.messages.ledger_entry import LedgerEntry
-from common.messages.result import (
+from shuffledp.analyzer.finalize import mixture_of_result
+from shuffledp.common.errors import TaskError
+from shuffledp.common.messages.guarantee import rounded_up
+from shuffledp.common.messages.ledger_entry import LedgerEntry
+from shuffledp.common.messages.result import (
     CONFIDENCE,
     Histogram,
     Interval,
@@ -22,16 +22,16 @@ from common.messages.result import (
     interval_around,
     interval_half_width,
 )
-from common.task.task import Task
-from deploy.results.estimate_table import Columns, EstimateTable, print_table
-from deploy.results.local_level import Observations, Smoothed, smooth
-from deploy.results.result_view import result_view
-from deploy.results.verification import check_fits
-from deploy.tasks import population_budgets
-from deploy.tasks.population_budgets import PopulationBudgets
-from deploy.tasks.schedule import People, SeriesRound
-from deploy.terminal.durations import format_times
-from deploy.terminal.tables import add_columns, print_whole
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.results.estimate_table import Columns, EstimateTable, print_table
+from shuffledp.deploy.results.local_level import Observations, Smoothed, smooth
+from shuffledp.deploy.results.result_view import result_view
+from shuffledp.deploy.results.verification import check_fits
+from shuffledp.deploy.tasks import population_budgets
+from shuffledp.deploy.tasks.population_budgets import PopulationBudgets
+from shuffledp.deploy.tasks.schedule import People, SeriesRound
+from shuffledp.deploy.terminal.durations import format_times
+from shuffledp.deploy.terminal.tables import add_columns, print_whole
 
 _COSTS: Final = ("n_users", "epsilon", "composed_epsilon")
 

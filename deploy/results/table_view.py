@@ -6,14 +6,24 @@ from typing import Final
 
 import numpy as np
 
-from common.messages.result import CONFIDENCE, ShareTable, ShareTables, simultaneous_confidence
-from common.task.domain_spec import GROUP_SEPARATOR, AttributeSpec
-from common.task.spec_forms import spec_as
-from common.task.task import Task
-from common.task.view_specs import TableSpec
-from deploy.results.association import Association
-from deploy.results.distribution_view import bucket_names
-from deploy.results.estimate_table import TOO_FEW_USERS, EstimateTable, ResultView, largest
+from shuffledp.common.messages.result import (
+    CONFIDENCE,
+    ShareTable,
+    ShareTables,
+    simultaneous_confidence,
+)
+from shuffledp.common.task.domain_spec import GROUP_SEPARATOR, AttributeSpec
+from shuffledp.common.task.spec_forms import spec_as
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.view_specs import TableSpec
+from shuffledp.deploy.results.association import Association
+from shuffledp.deploy.results.distribution_view import bucket_names
+from shuffledp.deploy.results.estimate_table import (
+    TOO_FEW_USERS,
+    EstimateTable,
+    ResultView,
+    largest,
+)
 
 _AGREE: Final = (
     "All tables agree where they have an attribute in common, and each sums to 1. Each interval by "

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from common.accounting.guarantees import guarantees, published_claim
-from common.crypto.signing import SignedTask
-from common.errors import WireError
-from common.mechanisms.discovery.prefix_hashing import PrefixHashing
-from common.messages.guarantee import rounded_up
-from common.messages.result import (
+from shuffledp.common.accounting.guarantees import guarantees, published_claim
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import WireError
+from shuffledp.common.mechanisms.discovery.prefix_hashing import PrefixHashing
+from shuffledp.common.messages.guarantee import rounded_up
+from shuffledp.common.messages.result import (
     BitTable,
     Estimate,
     FoundValues,
@@ -18,9 +18,9 @@ from common.messages.result import (
     Result,
     ShareTables,
 )
-from common.task.specs import KeyValueSpec, OpenSpec, RangedSpec, RapporSpec
-from common.task.task import Task
-from common.task.view_specs import TableSpec
+from shuffledp.common.task.specs import KeyValueSpec, OpenSpec, RangedSpec, RapporSpec
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.view_specs import TableSpec
 
 _MIN_STATED_SHARE: Final = 0.99
 """Minimum ratio of stated to recomputed figures; another version may have tighter bounds."""

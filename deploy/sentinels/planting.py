@@ -14,21 +14,21 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from common.crypto.signing import PublicIdentity, is_valid_receipt
-from common.errors import BatchStateError, PeerError, PeerRefusalError, SettingsError
-from common.messages.inclusion_proof import leaf, split
-from common.task.sealing import layer_sealer, report_sealer
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from deploy.clients.analyzer import OperatorClient
-from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelFile, SentinelState
-from deploy.tasks.value_parser import sample_value
-from deploy.terminal.console import terminal
-from deploy.terminal.escape import escaped
-from deploy.terminal.json_output import print_json
-from user_agent.clients import Shuffler
-from user_agent.contribution import Contributor
-from user_agent.inclusion_monitor import is_included
+from shuffledp.common.crypto.signing import PublicIdentity, is_valid_receipt
+from shuffledp.common.errors import BatchStateError, PeerError, PeerRefusalError, SettingsError
+from shuffledp.common.messages.inclusion_proof import leaf, split
+from shuffledp.common.task.sealing import layer_sealer, report_sealer
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.clients.analyzer import OperatorClient
+from shuffledp.deploy.sentinels.sentinel_file import PlantedSentinel, SentinelFile, SentinelState
+from shuffledp.deploy.tasks.value_parser import sample_value
+from shuffledp.deploy.terminal.console import terminal
+from shuffledp.deploy.terminal.escape import escaped
+from shuffledp.deploy.terminal.json_output import print_json
+from shuffledp.user_agent.clients import Shuffler
+from shuffledp.user_agent.contribution import Contributor
+from shuffledp.user_agent.inclusion_monitor import is_included
 
 
 class _NotingSealer:

@@ -18,12 +18,12 @@ from typing import Annotated, BinaryIO, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from common.crypto.signing import SIGNATURE_BYTES, envelope_hash
-from common.errors import SettingsError
-from common.messages.inclusion_proof import HASH_BYTES, split
-from common.runtime.state_directory import flush_directory
-from common.task_digest import TaskDigest
-from deploy.terminal.files import writing
+from shuffledp.common.crypto.signing import SIGNATURE_BYTES, envelope_hash
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.messages.inclusion_proof import HASH_BYTES, split
+from shuffledp.common.runtime.state_directory import flush_directory
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.terminal.files import writing
 
 _OWNER_ONLY: Final = 0o600
 _NOT_A_SENTINEL_FILE: Final = "exists and is not a sentinel file"

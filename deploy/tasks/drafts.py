@@ -8,18 +8,18 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
-from common.crypto.signing import SignedTask
-from common.errors import SettingsError, TaskError, WireError
-from common.messages.guarantee import default_delta
-from common.runtime.validation import read_file, read_toml
-from common.task.canonical import MAX_TASK_BYTES, from_json
-from common.task.cluster_dummies import ClusterDummies
-from common.task.draft import RelayDraft, TaskDraft
-from common.task.dummy_forms import AnyDummies
-from common.task.shuffler_spec import NOISES, GeometricNoise, ItemNoise, ShufflerSpec
-from common.task.token_spec import TokenSpec
-from deploy.terminal.durations import DAY
-from deploy.terminal.files import all_or_nothing, atomic_output
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import SettingsError, TaskError, WireError
+from shuffledp.common.messages.guarantee import default_delta
+from shuffledp.common.runtime.validation import read_file, read_toml
+from shuffledp.common.task.canonical import MAX_TASK_BYTES, from_json
+from shuffledp.common.task.cluster_dummies import ClusterDummies
+from shuffledp.common.task.draft import RelayDraft, TaskDraft
+from shuffledp.common.task.dummy_forms import AnyDummies
+from shuffledp.common.task.shuffler_spec import NOISES, GeometricNoise, ItemNoise, ShufflerSpec
+from shuffledp.common.task.token_spec import TokenSpec
+from shuffledp.deploy.terminal.durations import DAY
+from shuffledp.deploy.terminal.files import all_or_nothing, atomic_output
 
 MAX_DRAFT_BYTES: Final = 2 * MAX_TASK_BYTES
 """Enough for the labels of the longest task, with indentation."""

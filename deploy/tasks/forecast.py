@@ -7,15 +7,20 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from analyzer.budgets import BudgetedRelease, PopulationBudget, basis_of, population_budgets
-from common.errors import BudgetError
-from common.messages.guarantee import rounded_up, sum_upper
-from common.task.task import Task
-from deploy.tasks.schedule import MAX_ROUNDS, SeriesRound
-from deploy.terminal.durations import DAY, format_duration, format_times
-from deploy.terminal.tables import add_columns, print_whole
-from user_agent.policy import Claim, composed_total, local_total
-from user_agent.settings import UserAgentSettings
+from shuffledp.analyzer.budgets import (
+    BudgetedRelease,
+    PopulationBudget,
+    basis_of,
+    population_budgets,
+)
+from shuffledp.common.errors import BudgetError
+from shuffledp.common.messages.guarantee import rounded_up, sum_upper
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.tasks.schedule import MAX_ROUNDS, SeriesRound
+from shuffledp.deploy.terminal.durations import DAY, format_duration, format_times
+from shuffledp.deploy.terminal.tables import add_columns, print_whole
+from shuffledp.user_agent.policy import Claim, composed_total, local_total
+from shuffledp.user_agent.settings import UserAgentSettings
 
 _PENDING: Final = {"planned", "due", "open", "overdue", "staged", "quarantined"}
 """States of rounds that may still cost privacy."""

@@ -8,16 +8,21 @@ from typing import Any, Final, Protocol
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
-from analyzer.budgets import BudgetedRelease, PopulationBudget, basis_of, population_budgets
-from common.crypto.signing import SignedTask
-from common.errors import LedgerError, PeerRefusalError, TaskError
-from common.messages.batch import TaskSummary
-from common.messages.guarantee import Waived, rounded_down, rounded_up
-from common.messages.ledger_entry import ChainedEntry, ChainHead, LedgerEntry
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from deploy.terminal.escape import escaped
-from deploy.terminal.tables import add_columns, print_whole
+from shuffledp.analyzer.budgets import (
+    BudgetedRelease,
+    PopulationBudget,
+    basis_of,
+    population_budgets,
+)
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import LedgerError, PeerRefusalError, TaskError
+from shuffledp.common.messages.batch import TaskSummary
+from shuffledp.common.messages.guarantee import Waived, rounded_down, rounded_up
+from shuffledp.common.messages.ledger_entry import ChainedEntry, ChainHead, LedgerEntry
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.terminal.escape import escaped
+from shuffledp.deploy.terminal.tables import add_columns, print_whole
 
 _COLUMNS: Final[dict[str, JustifyMethod]] = {
     "population": "left",

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 from zoneinfo import ZoneInfo
 
-from common.dates import utc
-from common.errors import TaskError
-from common.limits import MAX_UNIX_TIME, unknown_keys
-from common.messages.batch import TaskState, TaskSummary
-from common.runtime.confirmed_clock import TOLERANCE
-from common.runtime.validation import read_toml
-from common.task.draft import TaskDraft
-from common.task.specs import check_int_range
-from deploy.tasks import drafts
-from deploy.terminal.durations import DAY, parse_duration
+from shuffledp.common.dates import utc
+from shuffledp.common.errors import TaskError
+from shuffledp.common.limits import MAX_UNIX_TIME, unknown_keys
+from shuffledp.common.messages.batch import TaskState, TaskSummary
+from shuffledp.common.runtime.confirmed_clock import TOLERANCE
+from shuffledp.common.runtime.validation import read_toml
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.specs import check_int_range
+from shuffledp.deploy.tasks import drafts
+from shuffledp.deploy.terminal.durations import DAY, parse_duration
 
 MAX_ROUNDS: Final = 1000
 """Maximum rounds of a series: the rounding error of composition is checked for as many releases."""

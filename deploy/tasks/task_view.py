@@ -8,19 +8,19 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.crypto.hpke import HpkePrivateKey
-from common.mechanisms.signed import influence_on
-from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
-from common.messages.guarantee import Guarantee, delta_warnings, rounded_up
-from common.task.draft import TaskDraft
-from common.task.shuffling import Shuffling
-from common.task.task import FOR_PEOPLE, NONCE_BYTES, Task, honest_share
-from common.task_digest import TaskDigest
-from deploy.tasks.value_parser import describe_values
-from deploy.terminal.durations import format_time, format_times
-from deploy.terminal.escape import escaped, visible
-from deploy.terminal.tables import CLAIM_ROOM_NOTE, print_guarantees
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.crypto.hpke import HpkePrivateKey
+from shuffledp.common.mechanisms.signed import influence_on
+from shuffledp.common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
+from shuffledp.common.messages.guarantee import Guarantee, delta_warnings, rounded_up
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.shuffling import Shuffling
+from shuffledp.common.task.task import FOR_PEOPLE, NONCE_BYTES, Task, honest_share
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.tasks.value_parser import describe_values
+from shuffledp.deploy.terminal.durations import format_time, format_times
+from shuffledp.deploy.terminal.escape import escaped, visible
+from shuffledp.deploy.terminal.tables import CLAIM_ROOM_NOTE, print_guarantees
 
 TASK_STATES: Final = {
     TaskState.OPEN: "open: the analyzer has not received a batch",
@@ -116,7 +116,7 @@ def describe_state(state: BatchState, task: Task | None) -> tuple[str, str]:
 def preview(draft: TaskDraft, *, now: float) -> Task:
     """Return a draft's task at `now` (UNIX time) with new keys if it has none; raise TaskError."""
     # Imported here: other commands do not need the analyzer's code.
-    from analyzer.task_builder import complete  # noqa: PLC0415
+    from shuffledp.analyzer.task_builder import complete  # noqa: PLC0415
 
     key = HpkePrivateKey.generate(draft.suite).public_key().raw
     draft = dataclasses.replace(draft, shuffler_key=draft.shuffler_key or key)
@@ -162,7 +162,7 @@ def claim_warnings(task: Task) -> tuple[str, ...]:
 def task_guarantees(task: Task) -> tuple[Guarantee, ...]:
     """Return a task's guarantees for n_min users, one per coalition."""
     # Imported here: the accountant takes half a second to load.
-    from common.accounting import guarantees  # noqa: PLC0415
+    from shuffledp.common.accounting import guarantees  # noqa: PLC0415
 
     return guarantees.guarantees_under(PrivacyParameters.of(task), task.n_min)
 

@@ -6,23 +6,23 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from common.errors import UsageError, ValueRangeError
-from common.mechanisms.discovery.prefix_hashing import PrefixHashing
-from common.mechanisms.key_value.pairs import Pairs
-from common.messages.submission import Value, parse_number
-from common.protocols import Kind
-from common.task import specs
-from common.task.domain_spec import (
+from shuffledp.common.errors import UsageError, ValueRangeError
+from shuffledp.common.mechanisms.discovery.prefix_hashing import PrefixHashing
+from shuffledp.common.mechanisms.key_value.pairs import Pairs
+from shuffledp.common.messages.submission import Value, parse_number
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task import specs
+from shuffledp.common.task.domain_spec import (
     GROUP_SEPARATOR,
     MAX_GROUPS,
     AttributeSpec,
     BreakdownSpec,
     EdgesSpec,
 )
-from common.task.draft import TableDraft
-from common.task.spec_forms import spec_as
-from common.task.task import Task
-from common.task.view_specs import TableSpec
+from shuffledp.common.task.draft import TableDraft
+from shuffledp.common.task.spec_forms import spec_as
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.view_specs import TableSpec
 
 _SIZES: Final = "the number of values of each attribute, such as 20,20,5"
 _OPEN_VALUES: Final = {

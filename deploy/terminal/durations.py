@@ -5,8 +5,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from common.dates import utc
-from common.errors import TaskError
+from shuffledp.common.dates import utc
+from shuffledp.common.errors import TaskError
 
 DAY: Final = 86_400
 _UNITS: Final = ((DAY, "day"), (3600, "hour"), (60, "minute"), (1, "second"))

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from common.errors import SettingsError
+from shuffledp.common.errors import SettingsError
 
 _NEW_FILE_MODE: Final = 0o666
 """Mode of new files, before the umask."""

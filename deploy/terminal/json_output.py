@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from rich.console import Console
 
-from deploy.terminal.console import terminal
+from shuffledp.deploy.terminal.console import terminal
 
 
 def plain(value: object) -> Any:  # noqa: ANN401  # any JSON value

@@ -7,4 +7,4 @@ import signal
 def main() -> None:
     """Load the command, which is named by string since it imports this folder, and run it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    importlib.import_module("deploy.cli").main()
+    importlib.import_module("shuffledp.deploy.cli").main()

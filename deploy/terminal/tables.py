@@ -9,8 +9,8 @@ from rich.console import Console, JustifyMethod
 from rich.measure import Measurement
 from rich.table import Table
 
-from common.messages.guarantee import Guarantee, rounded_up
-from deploy.terminal.escape import escaped
+from shuffledp.common.messages.guarantee import Guarantee, rounded_up
+from shuffledp.deploy.terminal.escape import escaped
 
 _MAX_WIDTH: Final = 10_000
 """Width of a console in which no text folds."""

@@ -10,21 +10,21 @@ import scipy
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from common.accounting import count_distributions as counts
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.binomial import smaller_tail
-from common.accounting.guarantees import theorem_of
-from common.accounting.two_items import amplified
-from common.errors import AccountingError, TaskError
-from common.mechanisms.base import Vector
-from common.mechanisms.reduction import MatchCountReduction
-from common.messages.guarantee import REPLACE_ONE, Guarantee
-from common.messages.submission import parse_numbers
-from common.runtime.validation import STRICT, validated
-from common.task.uniform_dummies import averaging
-from lab.bounds import general_blanket, randomizers
-from lab.bounds.attack import epsilon_lower
-from lab.bounds.other_bounds import compare
+from shuffledp.common.accounting import count_distributions as counts
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.binomial import smaller_tail
+from shuffledp.common.accounting.guarantees import theorem_of
+from shuffledp.common.accounting.two_items import amplified
+from shuffledp.common.errors import AccountingError, TaskError
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.messages.guarantee import REPLACE_ONE, Guarantee
+from shuffledp.common.messages.submission import parse_numbers
+from shuffledp.common.runtime.validation import STRICT, validated
+from shuffledp.common.task.uniform_dummies import averaging
+from shuffledp.lab.bounds import general_blanket, randomizers
+from shuffledp.lab.bounds.attack import epsilon_lower
+from shuffledp.lab.bounds.other_bounds import compare
 
 Subject = MatchCountReduction | general_blanket.BlanketPair
 

@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from common.errors import AccountingError
-from common.messages.guarantee import Guarantee, delta_warnings, rounded_down, rounded_up
-from common.runtime.validation import read_file
-from deploy.terminal.tables import add_columns
-from lab.accountant.query import Query
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.messages.guarantee import Guarantee, delta_warnings, rounded_down, rounded_up
+from shuffledp.common.runtime.validation import read_file
+from shuffledp.deploy.terminal.tables import add_columns
+from shuffledp.lab.accountant.query import Query
 
 
 def answer_file(path: Path, *, comparing: bool = False) -> list[dict[str, Any]]:

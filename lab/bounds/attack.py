@@ -25,19 +25,19 @@ import numpy as np
 import scipy
 from scipy import fft
 
-from common.accounting.amplification import epsilon_upper
-from common.accounting.anonymity_set import AnonymitySet, Bins
-from common.accounting.conditional import COARSE_GRID, ConditionalDelta, grid_for
-from common.accounting.count_distributions import (
+from shuffledp.common.accounting.amplification import epsilon_upper
+from shuffledp.common.accounting.anonymity_set import AnonymitySet, Bins
+from shuffledp.common.accounting.conditional import COARSE_GRID, ConditionalDelta, grid_for
+from shuffledp.common.accounting.count_distributions import (
     Binomial,
     Conditioned,
     CountDistribution,
     quantile,
     upper_quantile,
 )
-from common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON, check_delta
-from common.mechanisms.base import Vector
-from common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON, check_delta
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
 
 Attack = Callable[[float], float]
 """The δ that an attack proves at an ε."""

@@ -19,13 +19,13 @@ import scipy
 from numpy.typing import NDArray
 from scipy import special
 
-from common.accounting.anonymity_set import AnonymitySet, Bins
-from common.accounting.binomial import RELATIVE_ERROR
-from common.accounting.count_distributions import Binomial, check_between
-from common.accounting.epsilon_search import least_epsilon
-from common.errors import AccountingError
-from common.mechanisms.base import Vector
-from lab.bounds.randomizers import rappor_probabilities
+from shuffledp.common.accounting.anonymity_set import AnonymitySet, Bins
+from shuffledp.common.accounting.binomial import RELATIVE_ERROR
+from shuffledp.common.accounting.count_distributions import Binomial, check_between
+from shuffledp.common.accounting.epsilon_search import least_epsilon
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.lab.bounds.randomizers import rappor_probabilities
 
 _CELLS: Final = 1000
 """Cells on either side of 0 between the two inputs of a Laplace pair."""

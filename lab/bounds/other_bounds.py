@@ -34,14 +34,14 @@ from typing import Final
 import numpy as np
 import scipy
 
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.binomial import shortfall
-from common.accounting.clones import CloneRelease, finite_epsilon
-from common.accounting.epsilon_search import least_epsilon
-from common.accounting.published import PUBLISHED, Bound, BoundSetting
-from common.errors import AccountingError, BoundRangeError
-from common.mechanisms.base import Vector
-from common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.binomial import shortfall
+from shuffledp.common.accounting.clones import CloneRelease, finite_epsilon
+from shuffledp.common.accounting.epsilon_search import least_epsilon
+from shuffledp.common.accounting.published import PUBLISHED, Bound, BoundSetting
+from shuffledp.common.errors import AccountingError, BoundRangeError
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
 
 _MAX_EXPONENT: Final = 700.0
 """Largest ε whose exponential is computed; e^710 overflows."""

@@ -8,8 +8,12 @@ AccountingError if an argument is out of range. Proofs are in docs/theory/accoun
 
 import math
 
-from common.errors import AccountingError
-from common.mechanisms.reduction import MAX_ANSWERS, MIN_LOCAL_EPSILON, MatchCountReduction
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.mechanisms.reduction import (
+    MAX_ANSWERS,
+    MIN_LOCAL_EPSILON,
+    MatchCountReduction,
+)
 
 
 def symmetric_unary(local_epsilon: float) -> MatchCountReduction:

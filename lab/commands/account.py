@@ -8,9 +8,9 @@ from typing import Final
 
 import typer
 
-from common.errors import AccountingError, UsageError, ValueRangeError
-from deploy.commands import options
-from deploy.terminal.json_output import print_answer, print_json
+from shuffledp.common.errors import AccountingError, UsageError, ValueRangeError
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.terminal.json_output import print_answer, print_json
 
 app = typer.Typer()
 
@@ -93,9 +93,9 @@ def account(
         compare: Also print the lower bound that an attack proves, and published bounds.
         batch: Answer a JSON list of queries instead; see docs/theory/accounting.md.
     """
-    from common.messages.submission import parse_numbers
-    from lab.accountant import query_output
-    from lab.accountant.query import Query, parse_distribution
+    from shuffledp.common.messages.submission import parse_numbers
+    from shuffledp.lab.accountant import query_output
+    from shuffledp.lab.accountant.query import Query, parse_distribution
 
     if batch is not None:
         if options.given_options(context) - {"batch", "compare", "json"}:

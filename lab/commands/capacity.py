@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from deploy.commands import options
-from deploy.terminal.json_output import print_answer
-from lab.planning.opening_time import measure_opening_seconds
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.terminal.json_output import print_answer
+from shuffledp.lab.planning.opening_time import measure_opening_seconds
 
 app = typer.Typer()
 
@@ -45,7 +45,7 @@ def capacity(
             second]
         shufflers: Number of shufflers of the task; the second one has the role relay.
     """
-    from lab.planning.capacity import Workload, predict, show, to_json
+    from shuffledp.lab.planning.capacity import Workload, predict, show, to_json
 
     if opening_microseconds is None:
         opening_microseconds = 1e6 * measure_opening_seconds()

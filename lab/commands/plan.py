@@ -5,13 +5,13 @@ from typing import Any, Literal
 
 import typer
 
-from common.errors import UsageError
-from common.messages.guarantee import default_delta, rounded_up
-from common.runtime.clock import SystemClock
-from deploy.commands import options
-from deploy.terminal.console import print_written, terminal
-from deploy.terminal.files import write
-from deploy.terminal.json_output import print_json
+from shuffledp.common.errors import UsageError
+from shuffledp.common.messages.guarantee import default_delta, rounded_up
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.terminal.console import print_written, terminal
+from shuffledp.deploy.terminal.files import write
+from shuffledp.deploy.terminal.json_output import print_json
 
 app = typer.Typer()
 
@@ -109,15 +109,15 @@ def plan(
         max_mse: Maximum useful mean squared error of a share.
         output: Write a draft for `shuffledp task create`.
     """
-    from common.mechanisms.hashing.local_hashing import most_seeds
-    from common.task.domain_spec import EdgesSpec, group_count
-    from common.task.draft import NumberDraft, OpenDraft, PairDraft
-    from common.task.kinds import KINDS
-    from deploy.tasks.value_parser import parse_breakdown, parse_tables
-    from lab.planning import plan_view
-    from lab.planning.planner import least_errors
-    from lab.planning.planner import plan as find_plan
-    from lab.planning.requirements import Requirements
+    from shuffledp.common.mechanisms.hashing.local_hashing import most_seeds
+    from shuffledp.common.task.domain_spec import EdgesSpec, group_count
+    from shuffledp.common.task.draft import NumberDraft, OpenDraft, PairDraft
+    from shuffledp.common.task.kinds import KINDS
+    from shuffledp.deploy.tasks.value_parser import parse_breakdown, parse_tables
+    from shuffledp.lab.planning import plan_view
+    from shuffledp.lab.planning.planner import least_errors
+    from shuffledp.lab.planning.planner import plan as find_plan
+    from shuffledp.lab.planning.requirements import Requirements
 
     console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)
     usual_cap = plan_view.usual_local_cap(task_kind, rounds, shufflers)

@@ -8,14 +8,14 @@ from typing import Annotated, Final
 
 import typer
 
-from common.errors import SettingsError, TaskError, UsageError
-from common.protocols import PROTOCOLS, Kind, protocol_named, protocols_of
-from common.task.specs import check_range
-from deploy.commands import options
-from deploy.datasets.names import IPUMS_1940_CITY, SHIPPED
-from deploy.terminal.console import print_written, terminal
-from deploy.terminal.files import write
-from deploy.terminal.json_output import print_json
+from shuffledp.common.errors import SettingsError, TaskError, UsageError
+from shuffledp.common.protocols import PROTOCOLS, Kind, protocol_named, protocols_of
+from shuffledp.common.task.specs import check_range
+from shuffledp.deploy.commands import options
+from shuffledp.deploy.datasets.names import IPUMS_1940_CITY, SHIPPED
+from shuffledp.deploy.terminal.console import print_written, terminal
+from shuffledp.deploy.terminal.files import write
+from shuffledp.deploy.terminal.json_output import print_json
 
 app = typer.Typer()
 
@@ -112,13 +112,13 @@ def simulate(
             protocols and targets, with both accountings. Written to figureN.png and .svg, or to
             --plot.
     """
-    from deploy.datasets.sources import dataset as read_dataset
-    from lab.planning.plan_view import coalition_target
-    from lab.simulate import table
-    from lab.simulate.plot import comparison, draw
-    from lab.simulate.populations import SIMULATED_KINDS, Asked
-    from lab.simulate.sweep import Sweep, run
-    from lab.simulate.sweep_row import ACCOUNTINGS
+    from shuffledp.deploy.datasets.sources import dataset as read_dataset
+    from shuffledp.lab.planning.plan_view import coalition_target
+    from shuffledp.lab.simulate import table
+    from shuffledp.lab.simulate.plot import comparison, draw
+    from shuffledp.lab.simulate.populations import SIMULATED_KINDS, Asked
+    from shuffledp.lab.simulate.sweep import Sweep, run
+    from shuffledp.lab.simulate.sweep_row import ACCOUNTINGS
 
     kind, targets, names, source = task_kind, central_epsilon, protocol, dataset
     options.check_kinds(context, requirements=("messages_cap", "shufflers", "coalition_epsilon"))
@@ -176,7 +176,7 @@ def simulate(
 
 
 def _span(value_range: str | None) -> tuple[float, float] | None:
-    from deploy.tasks.value_parser import parse_range
+    from shuffledp.deploy.tasks.value_parser import parse_range
 
     if value_range is None:
         return None
@@ -214,9 +214,9 @@ def reproduce(
         seed: Random seed; the same seed repeats the run.
         plot: Write a figure under this name, as PNG and SVG.
     """
-    from lab.simulate import table
-    from lab.simulate.experiments.catalogue import EXPERIMENTS
-    from lab.simulate.plot import draw
+    from shuffledp.lab.simulate import table
+    from shuffledp.lab.simulate.experiments.catalogue import EXPERIMENTS
+    from shuffledp.lab.simulate.plot import draw
 
     if experiment not in EXPERIMENTS:
         raise UsageError(f"experiment must be one of: {', '.join(EXPERIMENTS)}")

@@ -7,9 +7,9 @@ from typing import Final, TypeVar
 
 import scipy
 
-from common.accounting.epsilon_search import gaussian_delta
-from common.errors import PlanError
-from lab.planning.requirements import Requirements
+from shuffledp.common.accounting.epsilon_search import gaussian_delta
+from shuffledp.common.errors import PlanError
+from shuffledp.lab.planning.requirements import Requirements
 
 MAX_STEP: Final = 0.7
 """Largest step in ln μ before the target is bracketed: a factor of 4 of the noise."""

@@ -19,9 +19,9 @@ from typing import Any, Final
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
-from common.errors import PlanError
-from deploy.terminal.tables import add_columns, print_whole
-from shuffler.shuffle_job import part_count
+from shuffledp.common.errors import PlanError
+from shuffledp.deploy.terminal.tables import add_columns, print_whole
+from shuffledp.shuffler.shuffle_job import part_count
 
 HOUR: Final = 3600.0
 _DAY: Final = 24 * HOUR

@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from common.protocols import Kind
-from common.task.draft import NumberDraft
-from lab.planning.calibration import gaussian_mu
-from lab.planning.requirements import Requirements
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.draft import NumberDraft
+from shuffledp.lab.planning.calibration import gaussian_mu
+from shuffledp.lab.planning.requirements import Requirements
 
 
 def gaussian_mse(target: Requirements) -> float:

@@ -12,8 +12,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from common.errors import AccountingError, PlanError
-from common.mechanisms.base import Vector
+from shuffledp.common.errors import AccountingError, PlanError
+from shuffledp.common.mechanisms.base import Vector
 
 FILE: Final = "cluster_laws.json"
 """The table in this package, written by tests/vectors/make_cluster_laws.py."""

@@ -18,15 +18,15 @@ from typing import Final
 import numpy as np
 from scipy import special
 
-from common.accounting.cluster_noise import DEVIATIONS, ClusterRelease
-from common.errors import AccountingError, PlanError, TaskError
-from common.mechanisms.base import Vector
-from common.mechanisms.randomized_response import Grr
-from common.mechanisms.weights import ResponseWeights
-from common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
-from lab.planning.calibration import least_noise, log_excess
-from lab.planning.cluster_law import ClusterLaw, poisson_delta, shipped_laws
-from lab.planning.shuffler_noise import CLAIM_ROOM, MARGIN
+from shuffledp.common.accounting.cluster_noise import DEVIATIONS, ClusterRelease
+from shuffledp.common.errors import AccountingError, PlanError, TaskError
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.randomized_response import Grr
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
+from shuffledp.lab.planning.calibration import least_noise, log_excess
+from shuffledp.lab.planning.cluster_law import ClusterLaw, poisson_delta, shipped_laws
+from shuffledp.lab.planning.shuffler_noise import CLAIM_ROOM, MARGIN
 
 _FILLED: Final = (0.3, 0.5, 0.65, 0.8, 0.9, 0.95)
 """Probabilities to try that a shown room holds a cluster."""

@@ -9,24 +9,24 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
 
-from analyzer.finalize import mixture_of
-from analyzer.task_builder import with_claims, without_claim
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.errors import PlanError
-from common.limits import MAX_LOCAL_EPSILON
-from common.mechanisms.base import Mechanism, Mixture, Vector
-from common.mechanisms.covariance import ShareCovariance
-from common.mechanisms.hashing.local_hashing import LocalHashing
-from common.mechanisms.registry import mechanism_of, randomizer_of
-from common.mechanisms.support import bernoulli_variance
-from common.protocols import PROTOCOLS
-from common.task.draft import TaskDraft
-from common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
-from common.task.dummy_forms import AnyDummies
-from common.task.named_dummies import ItemDummies
-from common.task.task import Task
-from lab.planning.central_gaussian import gaussian_mse
-from lab.planning.requirements import UNUSED_KEY, Requirements
+from shuffledp.analyzer.finalize import mixture_of
+from shuffledp.analyzer.task_builder import with_claims, without_claim
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.errors import PlanError
+from shuffledp.common.limits import MAX_LOCAL_EPSILON
+from shuffledp.common.mechanisms.base import Mechanism, Mixture, Vector
+from shuffledp.common.mechanisms.covariance import ShareCovariance
+from shuffledp.common.mechanisms.hashing.local_hashing import LocalHashing
+from shuffledp.common.mechanisms.registry import mechanism_of, randomizer_of
+from shuffledp.common.mechanisms.support import bernoulli_variance
+from shuffledp.common.protocols import PROTOCOLS
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
+from shuffledp.common.task.dummy_forms import AnyDummies
+from shuffledp.common.task.named_dummies import ItemDummies
+from shuffledp.common.task.task import Task
+from shuffledp.lab.planning.central_gaussian import gaussian_mse
+from shuffledp.lab.planning.requirements import UNUSED_KEY, Requirements
 
 D = TypeVar("D", bound="Design")
 

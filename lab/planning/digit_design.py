@@ -19,19 +19,19 @@ from dataclasses import dataclass
 from itertools import chain, combinations, product
 from typing import Any, Final
 
-from common.errors import AccountingError, PlanError, TaskError
-from common.limits import MAX_ENVELOPE_BYTES
-from common.task.draft import NumberDraft
-from common.task.named_dummies import ViewDummies
-from common.task.task import envelope_bytes
-from common.task.uniform_dummies import averaging
-from common.task.view_specs import MAX_POINTS, MAX_RADICES, MAX_RADIX
-from lab.planning.calibration import gaussian_mu, least_noisy
-from lab.planning.design import check_plain, within_caps
-from lab.planning.frontier import CLOSE_ENOUGH
-from lab.planning.requirements import Requirements, item_report
-from lab.planning.shuffler_noise import design_excess
-from lab.planning.value_design import ValueDesign
+from shuffledp.common.errors import AccountingError, PlanError, TaskError
+from shuffledp.common.limits import MAX_ENVELOPE_BYTES
+from shuffledp.common.task.draft import NumberDraft
+from shuffledp.common.task.named_dummies import ViewDummies
+from shuffledp.common.task.task import envelope_bytes
+from shuffledp.common.task.uniform_dummies import averaging
+from shuffledp.common.task.view_specs import MAX_POINTS, MAX_RADICES, MAX_RADIX
+from shuffledp.lab.planning.calibration import gaussian_mu, least_noisy
+from shuffledp.lab.planning.design import check_plain, within_caps
+from shuffledp.lab.planning.frontier import CLOSE_ENOUGH
+from shuffledp.lab.planning.requirements import Requirements, item_report
+from shuffledp.lab.planning.shuffler_noise import design_excess
+from shuffledp.lab.planning.value_design import ValueDesign
 
 Radices = tuple[int, ...]
 

@@ -3,7 +3,7 @@ Designs that report numbers as digits, whose shufflers add geometric noise to ea
 
 Noise with a privacy loss of at most ε has a variance of about 8/ε² an item. The losses of a few
 views add up nearly in full, so that a total ε is best split ∝ x^(2/3), by the loads x of
-`lab.planning.digit_design`. Those of many views compose like Gaussian noise of μ² = ε²/2 each, best
+`shuffledp.lab.planning.digit_design`. Those of many views compose like Gaussian noise of μ² = ε²/2 each, best
 split with ε ∝ x^(1/2). Splits in between are tried, and scaled with the exact accountant.
 """
 
@@ -11,17 +11,17 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from common.accounting.composition import composed_epsilon
-from common.accounting.item_noise import ItemNoiseRelease
-from common.errors import AccountingError
-from common.task.draft import RelayDraft
-from common.task.shuffler_spec import ItemNoise, ShufflerSpec, sum_of
-from lab.planning.calibration import gaussian_mu, least_noisy, log_excess
-from lab.planning.design import check_plain
-from lab.planning.digit_design import Radices, RadixSearch, design_of, loads_of
-from lab.planning.requirements import Requirements
-from lab.planning.shuffler_noise import CLAIM_ROOM, MARGIN, RELAY_KEY, geometric_spec
-from lab.planning.value_design import ValueDesign
+from shuffledp.common.accounting.composition import composed_epsilon
+from shuffledp.common.accounting.item_noise import ItemNoiseRelease
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.task.draft import RelayDraft
+from shuffledp.common.task.shuffler_spec import ItemNoise, ShufflerSpec, sum_of
+from shuffledp.lab.planning.calibration import gaussian_mu, least_noisy, log_excess
+from shuffledp.lab.planning.design import check_plain
+from shuffledp.lab.planning.digit_design import Radices, RadixSearch, design_of, loads_of
+from shuffledp.lab.planning.requirements import Requirements
+from shuffledp.lab.planning.shuffler_noise import CLAIM_ROOM, MARGIN, RELAY_KEY, geometric_spec
+from shuffledp.lab.planning.value_design import ValueDesign
 
 _FEW_VIEWS: Final = 2 / 3
 """Exponent of the loads x that ε is split by if losses add up."""

@@ -15,15 +15,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from common.accounting.count_distributions import MAX_COUNT
-from common.limits import MAX_ENVELOPE_BYTES
-from common.mechanisms.base import Vector
-from common.mechanisms.hashing.local_hashing import fields, seeds_of
-from common.protocols import PROTOCOLS, ProtocolRow
-from common.task.task import envelope_bytes
-from lab.planning.calibration import gaussian_mu
-from lab.planning.design import ItemDesign, blanket_probability, share_errors
-from lab.planning.requirements import Requirements
+from shuffledp.common.accounting.count_distributions import MAX_COUNT
+from shuffledp.common.limits import MAX_ENVELOPE_BYTES
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.hashing.local_hashing import fields, seeds_of
+from shuffledp.common.protocols import PROTOCOLS, ProtocolRow
+from shuffledp.common.task.task import envelope_bytes
+from shuffledp.lab.planning.calibration import gaussian_mu
+from shuffledp.lab.planning.design import ItemDesign, blanket_probability, share_errors
+from shuffledp.lab.planning.requirements import Requirements
 
 SEARCHED: Final = ("sh", "mixdump", "puredump", "murs", "od-hp", "fe1")
 """Protocols to search; the blanket of each consists of uniform reports."""

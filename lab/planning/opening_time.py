@@ -3,8 +3,8 @@
 import time
 from typing import Final
 
-from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, report_context
-from common.task_digest import DIGEST_BYTES, TaskDigest
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, report_context
+from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
 
 _ROUND: Final = 200
 """Reports opened between two looks at the clock."""

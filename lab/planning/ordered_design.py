@@ -6,22 +6,22 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from common.accounting.composition import composed_epsilon
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.accounting.view_groups import MAX_DISTINCT_VIEWS
-from common.errors import PlanError, TaskError
-from common.mechanisms.base import Mixture
-from common.mechanisms.hierarchy import Hierarchy
-from common.mechanisms.views import View
-from common.task.specs import hierarchy_sizes
-from common.task.task import envelope_bytes
-from lab.planning.calibration import MAX_STEP, gaussian_mu, least_noisy, log_excess
-from lab.planning.central_gaussian import prefix_factor
-from lab.planning.design import check_plain, within_caps
-from lab.planning.requirements import Progress, Requirements, item_report
-from lab.planning.search import search_protocols, tight_design
-from lab.planning.shuffler_noise import CLAIM_ROOM, design_excess
-from lab.planning.value_design import ValueDesign
+from shuffledp.common.accounting.composition import composed_epsilon
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.accounting.view_groups import MAX_DISTINCT_VIEWS
+from shuffledp.common.errors import PlanError, TaskError
+from shuffledp.common.mechanisms.base import Mixture
+from shuffledp.common.mechanisms.hierarchy import Hierarchy
+from shuffledp.common.mechanisms.views import View
+from shuffledp.common.task.specs import hierarchy_sizes
+from shuffledp.common.task.task import envelope_bytes
+from shuffledp.lab.planning.calibration import MAX_STEP, gaussian_mu, least_noisy, log_excess
+from shuffledp.lab.planning.central_gaussian import prefix_factor
+from shuffledp.lab.planning.design import check_plain, within_caps
+from shuffledp.lab.planning.requirements import Progress, Requirements, item_report
+from shuffledp.lab.planning.search import search_protocols, tight_design
+from shuffledp.lab.planning.shuffler_noise import CLAIM_ROOM, design_excess
+from shuffledp.lab.planning.value_design import ValueDesign
 
 _POWERS: Final = (4, 8, 16, 32, 64, 128)
 """Fan-outs to try, besides those of regular trees of 1 to 16 levels."""

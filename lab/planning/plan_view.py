@@ -7,24 +7,24 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from common.errors import PlanError, UsageError
-from common.messages.guarantee import delta_warnings, rounded_up
-from common.protocols import PROTOCOLS, Kind, protocols_of
-from common.task.cluster_dummies import ClusterDummies
-from common.task.kinds import KINDS
-from common.task.shuffling import Shuffling
-from deploy.tasks.drafts import as_toml, shuffler_table
-from deploy.tasks.forecast import DEVICE_CAPS, device_totals
-from deploy.terminal.tables import (
+from shuffledp.common.errors import PlanError, UsageError
+from shuffledp.common.messages.guarantee import delta_warnings, rounded_up
+from shuffledp.common.protocols import PROTOCOLS, Kind, protocols_of
+from shuffledp.common.task.cluster_dummies import ClusterDummies
+from shuffledp.common.task.kinds import KINDS
+from shuffledp.common.task.shuffling import Shuffling
+from shuffledp.deploy.tasks.drafts import as_toml, shuffler_table
+from shuffledp.deploy.tasks.forecast import DEVICE_CAPS, device_totals
+from shuffledp.deploy.terminal.tables import (
     CLAIM_ROOM_NOTE,
     guarantee_summary,
     print_guarantees,
     print_rows,
 )
-from lab.planning.design import Design, ItemDesign
-from lab.planning.planner import Plan, family_of
-from lab.planning.value_design import PLANNED_KINDS
-from user_agent.policy import Claim
+from shuffledp.lab.planning.design import Design, ItemDesign
+from shuffledp.lab.planning.planner import Plan, family_of
+from shuffledp.lab.planning.value_design import PLANNED_KINDS
+from shuffledp.user_agent.policy import Claim
 
 DAYS_TO_DEADLINE: Final = 7
 _UNUSED: Final = 0.9

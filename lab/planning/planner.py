@@ -13,23 +13,23 @@ from functools import partial
 from itertools import compress
 from typing import Final, NamedTuple
 
-from common.accounting.epsilon_search import MAX_EPSILON
-from common.accounting.guarantees import claimed_guarantee, guarantees_under
-from common.errors import AccountingError, PlanError, TaskError
-from common.limits import MAX_LOCAL_EPSILON, MAX_USERS
-from common.messages.guarantee import Guarantee
-from common.protocols import PROTOCOLS, Kind, protocols_of
-from lab.planning.design import Design, ItemDesign, within_caps
-from lab.planning.digit_design import digit_design
-from lab.planning.digit_noise import noisy_digit_design
-from lab.planning.frontier import Frontier
-from lab.planning.ordered_design import ordered_design, ordered_designs, quantiles_beside
-from lab.planning.published_design import published_design
-from lab.planning.requirements import Progress, Requirements
-from lab.planning.search import approximate_mse, search_protocols, tight_design
-from lab.planning.signed_design import approximate_signed_mse
-from lab.planning.table_design import table_design
-from lab.planning.value_design import ValueDesign, value_design
+from shuffledp.common.accounting.epsilon_search import MAX_EPSILON
+from shuffledp.common.accounting.guarantees import claimed_guarantee, guarantees_under
+from shuffledp.common.errors import AccountingError, PlanError, TaskError
+from shuffledp.common.limits import MAX_LOCAL_EPSILON, MAX_USERS
+from shuffledp.common.messages.guarantee import Guarantee
+from shuffledp.common.protocols import PROTOCOLS, Kind, protocols_of
+from shuffledp.lab.planning.design import Design, ItemDesign, within_caps
+from shuffledp.lab.planning.digit_design import digit_design
+from shuffledp.lab.planning.digit_noise import noisy_digit_design
+from shuffledp.lab.planning.frontier import Frontier
+from shuffledp.lab.planning.ordered_design import ordered_design, ordered_designs, quantiles_beside
+from shuffledp.lab.planning.published_design import published_design
+from shuffledp.lab.planning.requirements import Progress, Requirements
+from shuffledp.lab.planning.search import approximate_mse, search_protocols, tight_design
+from shuffledp.lab.planning.signed_design import approximate_signed_mse
+from shuffledp.lab.planning.table_design import table_design
+from shuffledp.lab.planning.value_design import ValueDesign, value_design
 
 _ILLUSTRATION: Final = "an illustration, not a guarantee: half of all users collude"
 _RELAXATION: Final = 1.1

@@ -3,7 +3,7 @@ Designs by the papers' own privacy bounds: each theorem solved for the parameter
 
 Parameters that a paper leaves open, such as numbers of dummies or buckets, minimize the error.
 If a bound cannot reach the target ε with any noise, the local ε is the target, and a note says so.
-The bounds are in `common.accounting.published`; tests evaluate them at these designs.
+The bounds are in `shuffledp.common.accounting.published`; tests evaluate them at these designs.
 """
 
 import dataclasses
@@ -14,15 +14,15 @@ from typing import Final
 
 import numpy as np
 
-from common.errors import PlanError
-from common.limits import MAX_LOCAL_EPSILON
-from common.mechanisms.base import Vector
-from common.mechanisms.hashing.local_hashing import fields, optimal_buckets
-from common.protocols import PROTOCOLS
-from common.task.dummies import EXTRA_WEIGHT_SUM
-from common.task.shuffler_spec import BinomialNoise, ShufflerSpec
-from common.task.uniform_dummies import BinomialDummies, averaging
-from lab.planning.design import (
+from shuffledp.common.errors import PlanError
+from shuffledp.common.limits import MAX_LOCAL_EPSILON
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.hashing.local_hashing import fields, optimal_buckets
+from shuffledp.common.protocols import PROTOCOLS
+from shuffledp.common.task.dummies import EXTRA_WEIGHT_SUM
+from shuffledp.common.task.shuffler_spec import BinomialNoise, ShufflerSpec
+from shuffledp.common.task.uniform_dummies import BinomialDummies, averaging
+from shuffledp.lab.planning.design import (
     USUAL_MESSAGES,
     ItemDesign,
     blanket_probability,
@@ -32,8 +32,8 @@ from lab.planning.design import (
     share_errors,
     within_caps,
 )
-from lab.planning.requirements import Requirements
-from lab.planning.shuffler_noise import published_sageo_spec, sbin_trials
+from shuffledp.lab.planning.requirements import Requirements
+from shuffledp.lab.planning.shuffler_noise import published_sageo_spec, sbin_trials
 
 _PARTS: Final = np.arange(1, 20) / 20
 """Fractional parts of dummies per user to try, below _MAX_PARTED dummies."""

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Final, Literal
 
-from common.accounting.epsilon_search import MAX_EPSILON
-from common.errors import UsageError
-from common.limits import MAX_LOCAL_EPSILON, MAX_USERS
-from common.mechanisms.base import Vector
-from common.mechanisms.hashing.finite_field import MAX_SEEDS
-from common.mechanisms.hashing.local_hashing import REPORT_DTYPE as HASHED_REPORT
-from common.messages.submission import PLAIN_REPORT
-from common.protocols import Kind
-from common.task.domain_spec import group_count
-from common.task.draft import TaskDraft
-from common.task.kinds import KINDS, kinds_with
-from common.task.specs import MAX_DOMAIN_SIZE
-from common.task.task import MIN_COMPOSED_DELTA, MIN_DELTA, envelope_bytes, honest_share
+from shuffledp.common.accounting.epsilon_search import MAX_EPSILON
+from shuffledp.common.errors import UsageError
+from shuffledp.common.limits import MAX_LOCAL_EPSILON, MAX_USERS
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.hashing.finite_field import MAX_SEEDS
+from shuffledp.common.mechanisms.hashing.local_hashing import REPORT_DTYPE as HASHED_REPORT
+from shuffledp.common.messages.submission import PLAIN_REPORT
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.domain_spec import group_count
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.kinds import KINDS, kinds_with
+from shuffledp.common.task.specs import MAX_DOMAIN_SIZE
+from shuffledp.common.task.task import MIN_COMPOSED_DELTA, MIN_DELTA, envelope_bytes, honest_share
 
 Prefix = Literal["average", "worst"]
 TrustLevel = Literal["shuffler-dummies", "anonymity", "none"]

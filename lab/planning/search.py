@@ -5,12 +5,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from common.errors import PlanError
-from common.limits import MAX_LOCAL_EPSILON
-from common.protocols import PROTOCOLS, protocols_of
-from common.task.dummies import EXTRA_WEIGHT_SUM
-from lab.planning.calibration import least_noise, least_noisy
-from lab.planning.design import (
+from shuffledp.common.errors import PlanError
+from shuffledp.common.limits import MAX_LOCAL_EPSILON
+from shuffledp.common.protocols import PROTOCOLS, protocols_of
+from shuffledp.common.task.dummies import EXTRA_WEIGHT_SUM
+from shuffledp.lab.planning.calibration import least_noise, least_noisy
+from shuffledp.lab.planning.design import (
     USUAL_MESSAGES,
     ItemDesign,
     check_bit,
@@ -18,22 +18,22 @@ from lab.planning.design import (
     local_design,
     within_caps,
 )
-from lab.planning.frontier import (
+from shuffledp.lab.planning.frontier import (
     CLOSE_ENOUGH,
     SEARCHED,
     Frontier,
     SearchPoint,
     Tightness,
 )
-from lab.planning.requirements import Progress, Requirements
-from lab.planning.shuffler_noise import (
+from shuffledp.lab.planning.requirements import Progress, Requirements
+from shuffledp.lab.planning.shuffler_noise import (
     SHUFFLER_PROTOCOLS,
     approximate_shuffler_mse,
     design_excess,
     shuffler_design,
     shuffler_designs,
 )
-from lab.planning.signed_design import signed_designs
+from shuffledp.lab.planning.signed_design import signed_designs
 
 _MAX_POINTS: Final = 5
 """Most points of one protocol that are calibrated with the exact accountant."""

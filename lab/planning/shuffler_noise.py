@@ -8,15 +8,15 @@ from typing import Final, NamedTuple, cast
 
 import numpy as np
 
-from common.accounting.count_distributions import Binomial, least_whole
-from common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON, check_delta
-from common.accounting.guarantees import central_epsilon
-from common.accounting.item_noise import ItemNoiseRelease
-from common.accounting.published import sageo_left, sageo_peak, sageo_right, sbin_coins
-from common.errors import AccountingError, BoundRangeError, PlanError, TaskError
-from common.protocols import PROTOCOLS, ShufflerDistribution
-from common.task.draft import RelayDraft
-from common.task.shuffler_spec import (
+from shuffledp.common.accounting.count_distributions import Binomial, least_whole
+from shuffledp.common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON, check_delta
+from shuffledp.common.accounting.guarantees import central_epsilon
+from shuffledp.common.accounting.item_noise import ItemNoiseRelease
+from shuffledp.common.accounting.published import sageo_left, sageo_peak, sageo_right, sbin_coins
+from shuffledp.common.errors import AccountingError, BoundRangeError, PlanError, TaskError
+from shuffledp.common.protocols import PROTOCOLS, ShufflerDistribution
+from shuffledp.common.task.draft import RelayDraft
+from shuffledp.common.task.shuffler_spec import (
     MAX_PER_ITEM,
     RATIO_SUM,
     BinomialNoise,
@@ -25,10 +25,10 @@ from common.task.shuffler_spec import (
     ShufflerSpec,
     SummedNoise,
 )
-from lab.planning.calibration import least_noisy, log_excess
-from lab.planning.central_gaussian import gaussian_error, share_square
-from lab.planning.design import Design, ItemDesign, blanket_probability, share_errors
-from lab.planning.requirements import Requirements
+from shuffledp.lab.planning.calibration import least_noisy, log_excess
+from shuffledp.lab.planning.central_gaussian import gaussian_error, share_square
+from shuffledp.lab.planning.design import Design, ItemDesign, blanket_probability, share_errors
+from shuffledp.lab.planning.requirements import Requirements
 
 SHUFFLER_PROTOCOLS: Final = ("hybrid", "sageo", "sbin")
 MARGIN: Final = 0.99

@@ -6,15 +6,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.errors import PlanError
-from lab.planning.cluster_search import ClusterTarget, cluster_specs, predicted_noise
-from lab.planning.design import (
+from shuffledp.common.errors import PlanError
+from shuffledp.lab.planning.cluster_search import ClusterTarget, cluster_specs, predicted_noise
+from shuffledp.lab.planning.design import (
     USUAL_MESSAGES,
     ItemDesign,
     blanket_probability,
     share_errors,
 )
-from lab.planning.requirements import Requirements
+from shuffledp.lab.planning.requirements import Requirements
 
 _LEAST_SIGNAL: Final = 0.5
 """Least share of true reports, beyond uniform ones; below it, other protocols err less."""

@@ -15,26 +15,26 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.mechanisms.base import Vector
-from common.mechanisms.tables import Tables
-from common.mechanisms.views import View
-from common.protocols import PROTOCOLS
-from common.task.draft import RelayDraft
-from common.task.named_dummies import ViewDummies
-from common.task.shuffler_spec import ItemNoise
-from common.task.uniform_dummies import averaging
-from common.task.view_specs import TableSpec
-from lab.planning.calibration import gaussian_mu, least_noisy, log_excess
-from lab.planning.design import check_plain, within_caps
-from lab.planning.requirements import Requirements
-from lab.planning.shuffler_noise import (
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.tables import Tables
+from shuffledp.common.mechanisms.views import View
+from shuffledp.common.protocols import PROTOCOLS
+from shuffledp.common.task.draft import RelayDraft
+from shuffledp.common.task.named_dummies import ViewDummies
+from shuffledp.common.task.shuffler_spec import ItemNoise
+from shuffledp.common.task.uniform_dummies import averaging
+from shuffledp.common.task.view_specs import TableSpec
+from shuffledp.lab.planning.calibration import gaussian_mu, least_noisy, log_excess
+from shuffledp.lab.planning.design import check_plain, within_caps
+from shuffledp.lab.planning.requirements import Requirements
+from shuffledp.lab.planning.shuffler_noise import (
     CLAIM_ROOM,
     MARGIN,
     RELAY_KEY,
     design_excess,
     geometric_spec,
 )
-from lab.planning.value_design import ValueDesign
+from shuffledp.lab.planning.value_design import ValueDesign
 
 _SLACK: Final = 2e-3
 """The search ends when μ is within this share below its target."""

@@ -9,30 +9,30 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from common.errors import PlanError
-from common.mechanisms.base import Vector
-from common.mechanisms.discovery.prefix_hashing import FIRST_BYTES, PrefixHashing
-from common.mechanisms.discovery.prefix_search import BYTES, critical_count, sure_share
-from common.mechanisms.hashing.local_hashing import LocalHashing
-from common.mechanisms.key_value.estimator import PairEstimates, PairEstimator
-from common.mechanisms.key_value.privkv import PrivKv
-from common.mechanisms.rappor import bloom
-from common.mechanisms.registry import (
+from shuffledp.common.errors import PlanError
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.discovery.prefix_hashing import FIRST_BYTES, PrefixHashing
+from shuffledp.common.mechanisms.discovery.prefix_search import BYTES, critical_count, sure_share
+from shuffledp.common.mechanisms.hashing.local_hashing import LocalHashing
+from shuffledp.common.mechanisms.key_value.estimator import PairEstimates, PairEstimator
+from shuffledp.common.mechanisms.key_value.privkv import PrivKv
+from shuffledp.common.mechanisms.rappor import bloom
+from shuffledp.common.mechanisms.registry import (
     mean_mechanism_of,
     mechanism_of,
     prefix_hashing_of,
     rappor_of,
 )
-from common.mechanisms.tables import Tables
-from common.messages.guarantee import rounded_up
-from common.protocols import PROTOCOLS, Kind
-from common.task.draft import NumberDraft, TaskDraft, TextDraft
-from common.task.spec_forms import spec_as
-from common.task.specs import INSTANT_SUM, PERMANENT_SUM, OpenSpec, RangedSpec, RapporSpec
-from common.task.task import Task
-from common.task.view_specs import DigitSpec
-from lab.planning.design import Design, share_covariance, share_variances
-from lab.planning.requirements import MIN_VALUE_EPSILON, Requirements
+from shuffledp.common.mechanisms.tables import Tables
+from shuffledp.common.messages.guarantee import rounded_up
+from shuffledp.common.protocols import PROTOCOLS, Kind
+from shuffledp.common.task.draft import NumberDraft, TaskDraft, TextDraft
+from shuffledp.common.task.spec_forms import spec_as
+from shuffledp.common.task.specs import INSTANT_SUM, PERMANENT_SUM, OpenSpec, RangedSpec, RapporSpec
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.view_specs import DigitSpec
+from shuffledp.lab.planning.design import Design, share_covariance, share_variances
+from shuffledp.lab.planning.requirements import MIN_VALUE_EPSILON, Requirements
 
 _REL_TOL: Final = 1e-2
 """Relative tolerance of the search for the largest local ε."""

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 from scipy import special
 
-from common.mechanisms.base import Vector
-from common.messages.result import Histogram
-from deploy.results.estimate_table import mse_of
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.messages.result import Histogram
+from shuffledp.deploy.results.estimate_table import mse_of
 
 TOP: Final = 50
 """Number of most frequent items over which the `top50` and relative errors are averaged."""

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.integrate import quad_vec
 from scipy.special import softmax
 
-from common.mechanisms.base import Counts, Vector
-from lab.planning.central_gaussian import gaussian_error, share_square
+from shuffledp.common.mechanisms.base import Counts, Vector
+from shuffledp.lab.planning.central_gaussian import gaussian_error, share_square
 
 CENTRAL_NAMES: Final = {
     "laplace_mse": "central Laplace",

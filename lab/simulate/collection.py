@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from analyzer.estimation.histogram import estimate
-from analyzer.finalize import mixture_of
-from common.mechanisms.base import Counts, Mechanism, Mixture, is_null
-from common.messages.result import Histogram
-from common.task.task import Task
+from shuffledp.analyzer.estimation.histogram import estimate
+from shuffledp.analyzer.finalize import mixture_of
+from shuffledp.common.mechanisms.base import Counts, Mechanism, Mixture, is_null
+from shuffledp.common.messages.result import Histogram
+from shuffledp.common.task.task import Task
 
 ONE_BY_ONE: Final = 30_000_000
 """Maximum bytes of reports to simulate one by one: about two million hashed reports."""

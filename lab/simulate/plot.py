@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from common.errors import SettingsError
-from deploy.terminal.files import atomic_output
-from lab.simulate.baselines import CENTRAL_NAMES
-from lab.simulate.sweep_row import SweepRow
+from shuffledp.common.errors import SettingsError
+from shuffledp.deploy.terminal.files import atomic_output
+from shuffledp.lab.simulate.baselines import CENTRAL_NAMES
+from shuffledp.lab.simulate.sweep_row import SweepRow
 
 _STYLE: Final = {"font.size": 9, "axes.grid": True, "grid.alpha": 0.25, "legend.fontsize": 7}
 _DPI: Final = 150

@@ -11,63 +11,63 @@ from typing import Any, Final, NamedTuple, Self, cast
 
 import numpy as np
 
-from analyzer.finalize import estimate_result, mixture_of
-from common.mechanisms.base import Counts, Mixture, Vector
-from common.mechanisms.covariance import ShareCovariance
-from common.mechanisms.key_value.pairs import Pairs
-from common.mechanisms.key_value.privkv import PrivKv
-from common.mechanisms.numeric.number import to_unit
-from common.mechanisms.registry import (
+from shuffledp.analyzer.finalize import estimate_result, mixture_of
+from shuffledp.common.mechanisms.base import Counts, Mixture, Vector
+from shuffledp.common.mechanisms.covariance import ShareCovariance
+from shuffledp.common.mechanisms.key_value.pairs import Pairs
+from shuffledp.common.mechanisms.key_value.privkv import PrivKv
+from shuffledp.common.mechanisms.numeric.number import to_unit
+from shuffledp.common.mechanisms.registry import (
     mean_mechanism_of,
     mechanism_of,
     prefix_hashing_of,
     rappor_of,
 )
-from common.mechanisms.tables import Tables
-from common.messages.result import FoundValues, Means, ShareTables
-from common.protocols import Kind, protocol_named
-from common.task.domain_spec import GROUP_SEPARATOR, EdgesSpec
-from common.task.draft import NumberDraft
-from common.task.kinds import KINDS
-from common.task.spec_forms import spec_as
-from common.task.specs import KeyValueSpec, RangedSpec
-from common.task.task import Task
-from deploy.datasets.names import IPUMS_1940_CITY
-from deploy.datasets.sample_people import (
+from shuffledp.common.mechanisms.tables import Tables
+from shuffledp.common.messages.result import FoundValues, Means, ShareTables
+from shuffledp.common.protocols import Kind, protocol_named
+from shuffledp.common.task.domain_spec import GROUP_SEPARATOR, EdgesSpec
+from shuffledp.common.task.draft import NumberDraft
+from shuffledp.common.task.kinds import KINDS
+from shuffledp.common.task.spec_forms import spec_as
+from shuffledp.common.task.specs import KeyValueSpec, RangedSpec
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.datasets.names import IPUMS_1940_CITY
+from shuffledp.deploy.datasets.sample_people import (
     SamplePeople,
     numbers_of,
     people_of,
     sample_people,
     with_attributes,
 )
-from deploy.datasets.sources import Dataset
-from deploy.results.decoder import decode
-from deploy.results.estimate_table import mse_of
-from deploy.results.table_view import names_of
-from deploy.tasks.value_parser import parse_tables
-from lab.planning.table_design import gaussian_tables_mse
-from lab.planning.value_design import expected_pairs, predicted_mse
-from lab.simulate.accuracy import (
+from shuffledp.deploy.datasets.sources import Dataset
+from shuffledp.deploy.results.decoder import decode
+from shuffledp.deploy.results.estimate_table import mse_of
+from shuffledp.deploy.results.table_view import names_of
+from shuffledp.deploy.tasks.value_parser import parse_tables
+from shuffledp.lab.planning.table_design import gaussian_tables_mse
+from shuffledp.lab.planning.value_design import expected_pairs, predicted_mse
+from shuffledp.lab.simulate.accuracy import (
     LEAST_REPEATS,
     ByValue,
     Repeat,
     histogram_errors,
     prefix_errors,
 )
-from lab.simulate.baselines import (
+from shuffledp.lab.simulate.baselines import (
     CentralErrors,
     central_errors_of_items,
     central_errors_of_means,
     central_errors_of_texts,
 )
-from lab.simulate.collection import (
+from shuffledp.lab.simulate.collection import (
     CellCounts,
     collect,
     estimate_histogram,
     few_enough_reports,
     with_noise,
 )
-from user_agent.contribution import encoder_for
+from shuffledp.user_agent.contribution import encoder_for
 
 _QUESTION_FIELDS: Final = ("labels", "numbers", "texts", "open", "pairs", "tables")
 """Draft fields that describe the values and not the protocol."""

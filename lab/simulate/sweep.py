@@ -9,18 +9,18 @@ from functools import partial
 from itertools import islice, product
 from typing import Any, Final, TypeVar
 
-import common.runtime.blas_threads  # noqa: F401  # for the workers of programs that import this
-from common.accounting.guarantees import published_claim
-from common.crypto.hpke_pool import worker_pool
-from common.errors import ShuffleDpError
-from common.protocols import PROTOCOLS
-from common.task.kinds import KINDS
-from common.task.task import Task
-from lab.planning.planner import family_of
-from lab.planning.requirements import Requirements
-from lab.simulate.accuracy import Repeat
-from lab.simulate.populations import Population, Seed
-from lab.simulate.sweep_row import Accounting, SweepRow
+import shuffledp.common.runtime.blas_threads  # noqa: F401  # for the workers of programs that import this
+from shuffledp.common.accounting.guarantees import published_claim
+from shuffledp.common.crypto.hpke_pool import worker_pool
+from shuffledp.common.errors import ShuffleDpError
+from shuffledp.common.protocols import PROTOCOLS
+from shuffledp.common.task.kinds import KINDS
+from shuffledp.common.task.task import Task
+from shuffledp.lab.planning.planner import family_of
+from shuffledp.lab.planning.requirements import Requirements
+from shuffledp.lab.simulate.accuracy import Repeat
+from shuffledp.lab.simulate.populations import Population, Seed
+from shuffledp.lab.simulate.sweep_row import Accounting, SweepRow
 
 _MAX_SEEDS: Final = 2**21
 """Maximum seeds of a hash family, so that refinement takes seconds, not minutes."""

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from common.messages.guarantee import REPLACE_ONE
-from common.task.kinds import KINDS
-from common.task.task import Task
-from lab.simulate.accuracy import LEAST_REPEATS, Repeat, Summary
-from lab.simulate.baselines import CentralErrors
-from lab.simulate.populations import Population
+from shuffledp.common.messages.guarantee import REPLACE_ONE
+from shuffledp.common.task.kinds import KINDS
+from shuffledp.common.task.task import Task
+from shuffledp.lab.simulate.accuracy import LEAST_REPEATS, Repeat, Summary
+from shuffledp.lab.simulate.baselines import CentralErrors
+from shuffledp.lab.simulate.populations import Population
 
 Accounting = Literal["published", "tight"]
 ACCOUNTINGS: Final[Mapping[str | None, tuple[Accounting, ...]]] = {

@@ -12,17 +12,17 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress as RichProgress
 
-from common.messages.guarantee import rounded_up
-from common.task.kinds import KINDS
-from common.task.task import Task
-from deploy.terminal.escape import escaped
-from deploy.terminal.tables import CLAIM_ROOM_NOTE, print_rows
-from lab.planning.plan_view import default_local_cap
-from lab.simulate.accuracy import LEAST_REPEATS
-from lab.simulate.baselines import CENTRAL_NAMES
-from lab.simulate.plot import Point
-from lab.simulate.populations import SIMULATED_KINDS
-from lab.simulate.sweep_row import SweepRow
+from shuffledp.common.messages.guarantee import rounded_up
+from shuffledp.common.task.kinds import KINDS
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.terminal.escape import escaped
+from shuffledp.deploy.terminal.tables import CLAIM_ROOM_NOTE, print_rows
+from shuffledp.lab.planning.plan_view import default_local_cap
+from shuffledp.lab.simulate.accuracy import LEAST_REPEATS
+from shuffledp.lab.simulate.baselines import CENTRAL_NAMES
+from shuffledp.lab.simulate.plot import Point
+from shuffledp.lab.simulate.populations import SIMULATED_KINDS
+from shuffledp.lab.simulate.sweep_row import SweepRow
 
 Progress = Callable[[int, int], None]
 """Function that receives an experiment's completed work and its total."""

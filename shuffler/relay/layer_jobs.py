@@ -11,13 +11,18 @@ from typing import Final
 
 import numpy as np
 
-from common.crypto.hpke import HpkePrivateKey, layer_context
-from common.crypto.hpke_pool import open_each
-from common.messages.inclusion_proof import HASH_BYTES, distinct_rows, leaves_of, salted_leaves
-from common.receiving.received_job import ReceivedJob, rows_from
-from common.task.task import cached_task
-from shuffler.permutation import SealedReports
-from shuffler.shuffle_job import PermutingJob
+from shuffledp.common.crypto.hpke import HpkePrivateKey, layer_context
+from shuffledp.common.crypto.hpke_pool import open_each
+from shuffledp.common.messages.inclusion_proof import (
+    HASH_BYTES,
+    distinct_rows,
+    leaves_of,
+    salted_leaves,
+)
+from shuffledp.common.receiving.received_job import ReceivedJob, rows_from
+from shuffledp.common.task.task import cached_task
+from shuffledp.shuffler.permutation import SealedReports
+from shuffledp.shuffler.shuffle_job import PermutingJob
 
 HOP: Final = 1
 """The relay's place among a task's shufflers."""

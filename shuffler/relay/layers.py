@@ -9,22 +9,22 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
-from common import errors
-from common.crypto.signing import KeyUse, SignedTask
-from common.limits import MAX_UNIX_TIME
-from common.messages.batch import BatchId, BatchManifest, chain_batch_id
-from common.receiving.receiver import Receiver, check_numbers
-from common.runtime import logs
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from shuffler.active_batches import ActiveBatch, ActiveBatches
-from shuffler.batch_states import ClosingRule
-from shuffler.delivery import Deliveries
-from shuffler.relay.layer_jobs import HOP, LayerJob, RelayJob
-from shuffler.relay.relay_store import RECEIVED, RelayStore, check_kept
-from shuffler.shuffle_job import permuted
-from shuffler.storage.batch_seeds import BatchSeeds
-from shuffler.storage.submission_store import StoredBatch
+from shuffledp.common import errors
+from shuffledp.common.crypto.signing import KeyUse, SignedTask
+from shuffledp.common.limits import MAX_UNIX_TIME
+from shuffledp.common.messages.batch import BatchId, BatchManifest, chain_batch_id
+from shuffledp.common.receiving.receiver import Receiver, check_numbers
+from shuffledp.common.runtime import logs
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.shuffler.active_batches import ActiveBatch, ActiveBatches
+from shuffledp.shuffler.batch_states import ClosingRule
+from shuffledp.shuffler.delivery import Deliveries
+from shuffledp.shuffler.relay.layer_jobs import HOP, LayerJob, RelayJob
+from shuffledp.shuffler.relay.relay_store import RECEIVED, RelayStore, check_kept
+from shuffledp.shuffler.shuffle_job import permuted
+from shuffledp.shuffler.storage.batch_seeds import BatchSeeds
+from shuffledp.shuffler.storage.submission_store import StoredBatch
 
 
 @dataclass(kw_only=True)

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass, field
 
-from common.runtime.blocks import StagedBlocks
-from shuffler.batch_operations import BatchOperations
-from shuffler.core import BatchCore
-from shuffler.inclusion import InclusionProofs
-from shuffler.relay import relay_store
-from shuffler.relay.layer_jobs import LayerJob
-from shuffler.relay.layers import Layers, RelayBatches, RelayDeliveries
-from shuffler.relay.relay_store import RelayStore
-from shuffler.storage.batch_seeds import BatchSeeds
+from shuffledp.common.runtime.blocks import StagedBlocks
+from shuffledp.shuffler.batch_operations import BatchOperations
+from shuffledp.shuffler.core import BatchCore
+from shuffledp.shuffler.inclusion import InclusionProofs
+from shuffledp.shuffler.relay import relay_store
+from shuffledp.shuffler.relay.layer_jobs import LayerJob
+from shuffledp.shuffler.relay.layers import Layers, RelayBatches, RelayDeliveries
+from shuffledp.shuffler.relay.relay_store import RelayStore
+from shuffledp.shuffler.storage.batch_seeds import BatchSeeds
 
 
 @dataclass(kw_only=True)

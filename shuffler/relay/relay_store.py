@@ -10,17 +10,17 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-from common.crypto.signing import SignedTask
-from common.errors import ConflictError
-from common.messages.batch import BatchId, BatchState
-from common.receiving import delivery_table
-from common.receiving.received_job import ARRIVED, MERGED, SPLIT
-from common.runtime.blocks import Blocks
-from common.runtime.database import Database, Schema
-from common.task_digest import TaskDigest
-from shuffler.batch_states import FINAL_STATES
-from shuffler.relay.layer_jobs import OPENED
-from shuffler.storage.submission_store import BatchStore, StoredBatch
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import ConflictError
+from shuffledp.common.messages.batch import BatchId, BatchState
+from shuffledp.common.receiving import delivery_table
+from shuffledp.common.receiving.received_job import ARRIVED, MERGED, SPLIT
+from shuffledp.common.runtime.blocks import Blocks
+from shuffledp.common.runtime.database import Database, Schema
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.shuffler.batch_states import FINAL_STATES
+from shuffledp.shuffler.relay.layer_jobs import OPENED
+from shuffledp.shuffler.storage.submission_store import BatchStore, StoredBatch
 
 RECEIVED: Final = (ARRIVED, SPLIT, MERGED, OPENED)
 """Subfolders of a batch that arrived, which are deleted once it is permuted."""

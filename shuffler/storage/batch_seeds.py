@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from typing import Final
 
-from common.crypto.randomness import new_seed
-from common.errors import DamagedStorageError
-from common.messages.batch import BatchId
-from common.runtime.state_directory import StateDirectory
+from shuffledp.common.crypto.randomness import new_seed
+from shuffledp.common.errors import DamagedStorageError
+from shuffledp.common.messages.batch import BatchId
+from shuffledp.common.runtime.state_directory import StateDirectory
 
 _SEED_FILES: Final = "seed-*.key"
 _MARKS: Final = "seed-*.used"

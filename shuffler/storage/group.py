@@ -20,10 +20,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from common.crypto.batch_key import TAG_BYTES, BatchKey
-from common.crypto.hpke import split_every
-from common.messages.batch import BatchId
-from common.messages.submission import Outcome, split_submission
+from shuffledp.common.crypto.batch_key import TAG_BYTES, BatchKey
+from shuffledp.common.crypto.hpke import split_every
+from shuffledp.common.messages.batch import BatchId
+from shuffledp.common.messages.submission import Outcome, split_submission
 
 TAGS: Final = np.dtype([("head", "<u8"), ("rest", "V8"), ("content", f"V{TAG_BYTES}")])
 """A submission's two keyed hashes: of its id (head and rest), and of its sealed reports."""

@@ -4,14 +4,14 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from common.errors import SettingsError
-from common.runtime.clock import Clock
-from common.runtime.metrics import ProcessMetrics
-from common.runtime.state_directory import StateDirectory
-from shuffler.metrics import StoreMetrics
-from shuffler.settings import ShufflerSettings
-from shuffler.storage.sqlite_store import SqliteGroups, SqliteStore
-from shuffler.storage.submission_store import GroupSource, SubmissionStore
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.clock import Clock
+from shuffledp.common.runtime.metrics import ProcessMetrics
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.shuffler.metrics import StoreMetrics
+from shuffledp.shuffler.settings import ShufflerSettings
+from shuffledp.shuffler.storage.sqlite_store import SqliteGroups, SqliteStore
+from shuffledp.shuffler.storage.submission_store import GroupSource, SubmissionStore
 
 _SQLITE: Final = "spool.sqlite"
 
@@ -32,7 +32,7 @@ def open_store(
         state = StateDirectory.open(settings.state_directory)
         return SqliteStore(state.database(_SQLITE), clock)
     with _psycopg_needed():
-        from shuffler.storage.postgres_store import PostgresStore  # noqa: PLC0415  # optional
+        from shuffledp.shuffler.storage.postgres_store import PostgresStore  # noqa: PLC0415  # optional
     return PostgresStore(
         settings.store,
         clock,
@@ -46,7 +46,7 @@ def open_groups(settings: ShufflerSettings) -> GroupSource:
     if settings.store is None:
         return SqliteGroups(settings.state_directory / _SQLITE)
     with _psycopg_needed():
-        from shuffler.storage.postgres_store import PostgresGroups  # noqa: PLC0415  # optional
+        from shuffledp.shuffler.storage.postgres_store import PostgresGroups  # noqa: PLC0415  # optional
     return PostgresGroups(settings.store)
 
 

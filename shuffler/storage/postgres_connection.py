@@ -19,14 +19,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import LockNotAvailable, ReadOnlySqlTransaction
 from psycopg.pq import Format
 
-from common.dates import utc
-from common.errors import DamagedStorageError, SettingsError, StorageError
-from common.runtime import logs
-from common.runtime.clock import Clock
-from common.runtime.confirmed_clock import TOLERANCE
-from common.runtime.database import VERSION_TABLE, Schema
-from shuffler.metrics import StoreMetrics
-from shuffler.storage.submission_store import MAY_BE_SENT
+from shuffledp.common.dates import utc
+from shuffledp.common.errors import DamagedStorageError, SettingsError, StorageError
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.clock import Clock
+from shuffledp.common.runtime.confirmed_clock import TOLERANCE
+from shuffledp.common.runtime.database import VERSION_TABLE, Schema
+from shuffledp.shuffler.metrics import StoreMetrics
+from shuffledp.shuffler.storage.submission_store import MAY_BE_SENT
 
 P = ParamSpec("P")
 T = TypeVar("T")

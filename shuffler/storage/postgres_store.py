@@ -20,24 +20,24 @@ import numpy as np
 from numpy.typing import NDArray
 from psycopg import Connection, Cursor, sql
 
-from common.crypto.batch_key import TAG_BYTES
-from common.crypto.hpke import split_every
-from common.crypto.signing import SignedTask
-from common.errors import StorageError
-from common.messages.batch import BatchId, BatchState
-from common.messages.submission import Outcome
-from common.runtime.clock import Clock
-from shuffler.batch_states import UNPERMUTED_STATES
-from shuffler.metrics import StoreMetrics
-from shuffler.storage.group import TAGS, Arrival, Group, judge_group, merge_small
-from shuffler.storage.postgres_connection import (
+from shuffledp.common.crypto.batch_key import TAG_BYTES
+from shuffledp.common.crypto.hpke import split_every
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import StorageError
+from shuffledp.common.messages.batch import BatchId, BatchState
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.runtime.clock import Clock
+from shuffledp.shuffler.batch_states import UNPERMUTED_STATES
+from shuffledp.shuffler.metrics import StoreMetrics
+from shuffledp.shuffler.storage.group import TAGS, Arrival, Group, judge_group, merge_small
+from shuffledp.shuffler.storage.postgres_connection import (
     SCHEMA,
     PostgresConnection,
     Uuids,
     connect,
     postgres_failures,
 )
-from shuffler.storage.submission_store import GroupSource, StoredBatch, SubmissionStore
+from shuffledp.shuffler.storage.submission_store import GroupSource, StoredBatch, SubmissionStore
 
 _ROWS_AT_ONCE: Final = 16
 """Groups fetched together; a group of a bulk call may have a megabyte."""

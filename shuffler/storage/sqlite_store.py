@@ -17,15 +17,20 @@ from typing import Final
 
 import numpy as np
 
-from common.crypto.signing import SignedTask
-from common.messages.batch import BatchId, BatchState
-from common.messages.submission import Outcome
-from common.runtime.clock import Clock
-from common.runtime.database import Database, Schema, numbers_to_text, storage_failures
-from shuffler.storage import submissions as submission_table
-from shuffler.storage.group import Arrival, Group
-from shuffler.storage.submission_store import MAY_BE_SENT, GroupSource, StoredBatch, SubmissionStore
-from shuffler.storage.submissions import Deduplication
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.messages.batch import BatchId, BatchState
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.runtime.clock import Clock
+from shuffledp.common.runtime.database import Database, Schema, numbers_to_text, storage_failures
+from shuffledp.shuffler.storage import submissions as submission_table
+from shuffledp.shuffler.storage.group import Arrival, Group
+from shuffledp.shuffler.storage.submission_store import (
+    MAY_BE_SENT,
+    GroupSource,
+    StoredBatch,
+    SubmissionStore,
+)
+from shuffledp.shuffler.storage.submissions import Deduplication
 
 _STEPS: Final = (
     """

@@ -9,15 +9,15 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Protocol
 
-from common.crypto.signing import SignedTask
-from common.errors import BatchStateError, DamagedStorageError, UnknownTaskError
-from common.messages.batch import BatchId, BatchState
-from common.messages.submission import Outcome
-from common.runtime.database import numbers_from_text
-from common.runtime.shared_calls import GroupCommit
-from common.task_digest import TaskDigest
-from shuffler.batch_states import FINAL_STATES, UNPERMUTED_STATES
-from shuffler.storage.group import Arrival, joined
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import BatchStateError, DamagedStorageError, UnknownTaskError
+from shuffledp.common.messages.batch import BatchId, BatchState
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.runtime.database import numbers_from_text
+from shuffledp.common.runtime.shared_calls import GroupCommit
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.shuffler.batch_states import FINAL_STATES, UNPERMUTED_STATES
+from shuffledp.shuffler.storage.group import Arrival, joined
 
 MAY_BE_SENT: Final = "UPDATE batches SET state = 'sent' WHERE state = 'permuted';"
 """The step of a schema from before the state "sent": the analyzer may have any permuted batch."""

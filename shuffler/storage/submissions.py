@@ -19,12 +19,19 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.crypto.batch_key import TAG_BYTES, BatchKey
-from common.messages.batch import BatchId, BatchState
-from common.messages.submission import Outcome
-from common.sorted_index import SortedIndex
-from shuffler.batch_states import UNPERMUTED_STATES
-from shuffler.storage.group import TAGS, Arrival, Group, judge_group, merge_small, open_tags
+from shuffledp.common.crypto.batch_key import TAG_BYTES, BatchKey
+from shuffledp.common.messages.batch import BatchId, BatchState
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.sorted_index import SortedIndex
+from shuffledp.shuffler.batch_states import UNPERMUTED_STATES
+from shuffledp.shuffler.storage.group import (
+    TAGS,
+    Arrival,
+    Group,
+    judge_group,
+    merge_small,
+    open_tags,
+)
 
 ReadTags = Callable[[int], bytes]
 """Returns the tags of the stored group with this number."""

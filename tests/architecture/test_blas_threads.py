@@ -7,15 +7,15 @@ import sys
 import pytest
 
 _ENTRIES = (
-    "analyzer.__main__",
-    "deploy.cli",
-    "lab.simulate.sweep",
-    "issuer.__main__",
-    "publisher.__main__",
-    "shuffler.__main__",
-    "user_agent.__main__",
-    "witness.__main__",
-    "witness.checking.check_process",
+    "shuffledp.analyzer.__main__",
+    "shuffledp.deploy.cli",
+    "shuffledp.lab.simulate.sweep",
+    "shuffledp.issuer.__main__",
+    "shuffledp.publisher.__main__",
+    "shuffledp.shuffler.__main__",
+    "shuffledp.user_agent.__main__",
+    "shuffledp.witness.__main__",
+    "shuffledp.witness.checking.check_process",
 )
 _FIRST = """
 import importlib, os, sys
@@ -63,7 +63,9 @@ def test_every_entry_point_sets_the_variable_before_numpy_is_loaded() -> None:
 @pytest.mark.parametrize(
     "entry",
     [
-        pytest.param(entry, marks=pytest.mark.slow if entry != "user_agent.__main__" else ())
+        pytest.param(
+            entry, marks=pytest.mark.slow if entry != "shuffledp.user_agent.__main__" else ()
+        )
         for entry in _ENTRIES
     ],
 )

@@ -13,18 +13,18 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from analyzer.settings import AnalyzerSettings
-from common.runtime.http_settings import HttpSettings
-from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
-from deploy.docker.__main__ import DEFAULT_BASE
-from deploy.docker.deployment import IMAGES, SCALE_IMAGES, VARIANTS
-from deploy.docker.preparation import ROLES, WITNESSES
-from issuer.settings import IssuerSettings
-from publisher.settings import PublisherSettings
-from shuffler.settings import ShufflerSettings
+from shuffledp.analyzer.settings import AnalyzerSettings
+from shuffledp.common.runtime.http_settings import HttpSettings
+from shuffledp.common.runtime.settings import KeyHolderSettings, ServiceSettings, load
+from shuffledp.deploy.docker.__main__ import DEFAULT_BASE
+from shuffledp.deploy.docker.deployment import IMAGES, SCALE_IMAGES, VARIANTS
+from shuffledp.deploy.docker.preparation import ROLES, WITNESSES
+from shuffledp.issuer.settings import IssuerSettings
+from shuffledp.publisher.settings import PublisherSettings
+from shuffledp.shuffler.settings import ShufflerSettings
+from shuffledp.user_agent.settings import UserAgentSettings
 from tests.support.scrapes import DEFINITIONS
 from tests.support.tools import output_of
-from user_agent.settings import UserAgentSettings
 
 _ROOT: Final = Path(__file__).parents[2]
 _SETTINGS: Final[dict[str, type[ServiceSettings]]] = {

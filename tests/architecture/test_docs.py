@@ -10,15 +10,15 @@ from typing import Any, Final, get_args
 
 import pytest
 
-from common.mechanisms.base import MechanismRequest
-from common.messages.guarantee import CheckName
-from common.protocols import PROTOCOLS
-from common.runtime.access import CALLS, Call, Caller
-from common.runtime.clock import SystemClock
-from deploy.tasks import drafts, task_view
-from deploy.tasks.schedule import read_series
 from examples.subset_selection import SubsetSelection
-from lab.accountant.query import MECHANISMS
+from shuffledp.common.mechanisms.base import MechanismRequest
+from shuffledp.common.messages.guarantee import CheckName
+from shuffledp.common.protocols import PROTOCOLS
+from shuffledp.common.runtime.access import CALLS, Call, Caller
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.deploy.tasks import drafts, task_view
+from shuffledp.deploy.tasks.schedule import read_series
+from shuffledp.lab.accountant.query import MECHANISMS
 from tests.support.commands import ROOT, blocks
 from tests.support.source_tree import FOLDERS
 from tests.support.waivers import WAIVABLE

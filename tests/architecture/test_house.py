@@ -119,14 +119,18 @@ def test_a_plain_witness_loads_only_what_it_needs() -> None:
     modules = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in _sources(*FOLDERS)
     }
-    loaded, found = set[str](), {"witness.server", "witness.__main__"}
+    loaded, found = set[str](), {"shuffledp.witness.server", "shuffledp.witness.__main__"}
     while found - loaded:
         name = (found - loaded).pop()
         loaded.add(name)
         found |= _imported(modules[name]) & modules.keys()
 
     rooms = {".".join(name.split(".")[:2]) for name in loaded}
-    assert set() == rooms & {"common.task", "common.messages", "common.protocols"}
+    assert set() == rooms & {
+        "shuffledp.common.task",
+        "shuffledp.common.messages",
+        "shuffledp.common.protocols",
+    }
     assert _WITNESS_LINES >= sum(
         len(modules[name].read_text(encoding="utf-8").splitlines()) for name in loaded
     )
@@ -181,7 +185,7 @@ def test_a_public_method_has_a_docstring_or_overrides_one_that_has() -> None:
     assert [] == bare
 
 
-_STARTED: Final = (*PARTIES, "witness.checking")
+_STARTED: Final = (*PARTIES, "shuffledp.witness.checking")
 _START_EACH: Final = """
 import importlib, json, os, sys
 import google.protobuf.message, grpc.aio, numpy, prometheus_client, pydantic  # shared by all
@@ -230,7 +234,9 @@ def test_each_party_starts_without_the_other_parties(tmp_path: Path) -> None:
     assert 0 == outcome.returncode, outcome.stderr
     assert set(_STARTED) == loaded.keys()
     for party in {*_STARTED} - {"analyzer", "user_agent"}:
-        assert {"scipy", "common.mechanisms", "common.accounting"}.isdisjoint(loaded[party]), party
+        assert {"scipy", "shuffledp.common.mechanisms", "shuffledp.common.accounting"}.isdisjoint(
+            loaded[party]
+        ), party
 
 
 def test_only_the_core_composes_a_party() -> None:

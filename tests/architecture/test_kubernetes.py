@@ -12,11 +12,11 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from analyzer.settings import AnalyzerSettings
-from common.runtime.certificates import FRONT_END
-from common.runtime.settings import ServiceSettings, load
-from issuer.settings import IssuerSettings
-from shuffler.settings import ShufflerSettings
+from shuffledp.analyzer.settings import AnalyzerSettings
+from shuffledp.common.runtime.certificates import FRONT_END
+from shuffledp.common.runtime.settings import ServiceSettings, load
+from shuffledp.issuer.settings import IssuerSettings
+from shuffledp.shuffler.settings import ShufflerSettings
 from tests.support.tools import output_of
 
 _DEPLOY: Final = Path(__file__).parents[2] / "deploy"
@@ -153,7 +153,7 @@ def test_a_probe_asks_the_own_party_at_a_port_of_the_pod(party: str) -> None:
             action = probe.get("httpGet") or probe.get("tcpSocket")
             assert "exec" in probe or action["port"] in _ports(pod)
             command = probe.get("exec", {}).get("command", [])
-            if "common.runtime.health_check" in command:
+            if "shuffledp.common.runtime.health_check" in command:
                 assert [party, "--settings", f"/etc/shuffledp/{party}.toml"] == command[3:]
 
 

@@ -5,9 +5,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from common.messages.batch import BatchManifest, BatchPart
-from common.runtime.access import CALLS
-from protos.shuffledp.v1 import analyzer_pb2
+from shuffledp.common.messages.batch import BatchManifest, BatchPart
+from shuffledp.common.runtime.access import CALLS
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2
 
 _PROTOS: Final = Path(__file__).parents[2] / "protos" / "shuffledp" / "v1"
 

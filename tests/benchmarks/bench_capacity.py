@@ -22,24 +22,24 @@ import numpy as np
 import psutil
 import pytest
 
-from common.crypto.privacy_tokens import PendingToken
-from common.crypto.randomness import new_seed
-from common.crypto.signing import SignedTask
-from common.runtime.rpc import open_channel
-from common.runtime.service import GRPC_SILENCE
-from common.task.token_spec import TokenSpec
-from deploy.clients.issuer import IssuerClient, fetch_tokens
-from deploy.clients.local_cluster import Cluster
-from deploy.clients.local_parties import Child
-from deploy.load.sender import Destination
-from deploy.load.users import seal_values
-from lab.planning.capacity import cost
-from lab.planning.opening_time import measure_opening_seconds
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.common.crypto.privacy_tokens import PendingToken
+from shuffledp.common.crypto.randomness import new_seed
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.runtime.rpc import open_channel
+from shuffledp.common.runtime.service import GRPC_SILENCE
+from shuffledp.common.task.token_spec import TokenSpec
+from shuffledp.deploy.clients.issuer import IssuerClient, fetch_tokens
+from shuffledp.deploy.clients.local_cluster import Cluster
+from shuffledp.deploy.clients.local_parties import Child
+from shuffledp.deploy.load.sender import Destination
+from shuffledp.deploy.load.users import seal_values
+from shuffledp.lab.planning.capacity import cost
+from shuffledp.lab.planning.opening_time import measure_opening_seconds
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.user_agent.clients import RemoteIssuer, request_token
+from shuffledp.user_agent.credentials import CredentialFile
 from tests.benchmarks.conftest import Best, Line
 from tests.support.clients import publish
-from user_agent.clients import RemoteIssuer, request_token
-from user_agent.credentials import CredentialFile
 
 _REPORTS: Final = int(os.environ.get("SHUFFLEDP_BENCH_REPORTS", "200000"))
 _SMALL: Final = 8_000

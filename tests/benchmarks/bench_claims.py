@@ -10,16 +10,16 @@ from typing import Final
 
 import pytest
 
-from common.accounting.claims import delta_at_claim
-from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, report_context
-from common.crypto.hpke_pool import open_each, seal_each
-from common.protocols import PROTOCOLS
-from common.task.cluster_dummies import ClusterDummies
-from common.task.domain_spec import EdgesSpec
-from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
-from common.task.task import Task
-from common.task.uniform_dummies import BinomialDummies
-from common.task_digest import TaskDigest
+from shuffledp.common.accounting.claims import delta_at_claim
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, report_context
+from shuffledp.common.crypto.hpke_pool import open_each, seal_each
+from shuffledp.common.protocols import PROTOCOLS
+from shuffledp.common.task.cluster_dummies import ClusterDummies
+from shuffledp.common.task.domain_spec import EdgesSpec
+from shuffledp.common.task.shuffler_spec import GeometricNoise, ShufflerSpec
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.uniform_dummies import BinomialDummies
+from shuffledp.common.task_digest import TaskDigest
 from tests.benchmarks.conftest import Best, Line, best_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.protocol_tasks import protocol_task

@@ -5,10 +5,10 @@ from typing import Final
 import numpy as np
 import pytest
 
-from common.crypto.randomness import secure_generator
-from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
-from common.mechanisms.weights import ResponseWeights
-from common.messages.inclusion_proof import (
+from shuffledp.common.crypto.randomness import secure_generator
+from shuffledp.common.mechanisms.hashing.local_hashing import LocalHashing, family_for
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.messages.inclusion_proof import (
     SALT_BYTES,
     bits_for,
     bucket_hashes,
@@ -17,7 +17,7 @@ from common.messages.inclusion_proof import (
     salted_leaves,
     split_ranges,
 )
-from shuffler.permutation import permute
+from shuffledp.shuffler.permutation import permute
 from tests.benchmarks.conftest import Best, Line, best_of
 
 _ITEMS: Final = 41_270

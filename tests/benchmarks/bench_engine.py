@@ -15,13 +15,13 @@ from typing import Final
 import numpy as np
 import pytest
 
-from analyzer.worker import run_part as run_analyzer_part
-from common.crypto.hpke import split_every
-from common.crypto.hpke_pool import HpkePool
-from common.runtime.blocks import FolderBlocks
-from common.runtime.parts.executor import Executor, LocalExecutor
-from shuffler.shuffle_job import shuffle
-from shuffler.worker import run_part as run_shuffler_part
+from shuffledp.analyzer.worker import run_part as run_analyzer_part
+from shuffledp.common.crypto.hpke import split_every
+from shuffledp.common.crypto.hpke_pool import HpkePool
+from shuffledp.common.runtime.blocks import FolderBlocks
+from shuffledp.common.runtime.parts.executor import Executor, LocalExecutor
+from shuffledp.shuffler.shuffle_job import shuffle
+from shuffledp.shuffler.worker import run_part as run_shuffler_part
 from tests.benchmarks.conftest import Best, Line
 from tests.support.count_jobs import count, job_over
 from tests.support.part_metrics import part_metrics

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import psutil
 
-from common.crypto.signing import SignedTask
-from common.runtime.rpc import open_channel
-from deploy.clients.local_cluster import Cluster
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.runtime.rpc import open_channel
+from shuffledp.deploy.clients.local_cluster import Cluster
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.benchmarks.conftest import Best, Line
 from tests.support.clients import envelopes, publish
 from tests.support.haproxy import proxy

@@ -8,11 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, report_context
-from common.crypto.token_signing import TokenSigningKey
-from common.task_digest import TaskDigest
-from issuer.core import signing_threads
-from issuer.token_keys import HeldKey
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, report_context
+from shuffledp.common.crypto.token_signing import TokenSigningKey
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.issuer.core import signing_threads
+from shuffledp.issuer.token_keys import HeldKey
 from tests.benchmarks.conftest import Best, Line, best_of
 from tests.support.issuers import IssuerCore
 

@@ -21,14 +21,20 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.crypto.hpke import SUITES, HpkePrivateKey, Opener, SealContext, split_every
-from common.crypto.hpke_pool import Opened
-from common.mechanisms.registry import mechanism_of
-from common.messages.batch import BatchId, BatchManifest, BatchPart, BatchState, chain_batch_id
-from common.messages.submission import Outcome
-from common.receiving.receiver import Receiver
-from common.task.task import SUBMISSION_ID_BYTES
-from shuffler.storage.group import Arrival, form_group
+from shuffledp.common.crypto.hpke import SUITES, HpkePrivateKey, Opener, SealContext, split_every
+from shuffledp.common.crypto.hpke_pool import Opened
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.messages.batch import (
+    BatchId,
+    BatchManifest,
+    BatchPart,
+    BatchState,
+    chain_batch_id,
+)
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.receiving.receiver import Receiver
+from shuffledp.common.task.task import SUBMISSION_ID_BYTES
+from shuffledp.shuffler.storage.group import Arrival, form_group
 from tests.benchmarks.conftest import Best, Line
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.analyzers import CountingAnalyzer, word_sum
@@ -190,7 +196,7 @@ async def _relay(n_users: int, folder: Path) -> dict[str, float]:
     relay.analyzer = CountingAnalyzer(case.signed, case.identity, task.sealed_report_bytes)
     await relay.start()
     monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setattr("shuffler.relay.layer_jobs.open_each", _strip)
+    monkeypatch.setattr("shuffledp.shuffler.relay.layer_jobs.open_each", _strip)
     size, rng = task.report_bytes_at(1), np.random.default_rng(1)
     manifest = BatchManifest(
         task_digest=digest,
@@ -224,7 +230,7 @@ async def _release(n_reports: int, folder: Path) -> dict[str, float]:
     await analyzer.start()
     signed = await analyzer.publish(**_TASK)
     monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setattr("analyzer.count_job.open_each", _strip)
+    monkeypatch.setattr("shuffledp.analyzer.count_job.open_each", _strip)
     mechanism, rng = mechanism_of(analyzer.task), np.random.default_rng(1)
     overhead, size = SUITES[analyzer.task.suite].overhead_bytes, analyzer.task.sealed_report_bytes
 

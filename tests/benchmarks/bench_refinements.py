@@ -17,15 +17,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from analyzer.estimation.histogram import REFINEMENTS, DebiasedShares
-from common.mechanisms.base import Counts, Mechanism, Mixture
-from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
-from common.mechanisms.randomized_response import Grr
-from common.mechanisms.square_wave import SquareWave, best_reach
-from common.mechanisms.unary import MAX_BITS, OptimizedUnary
-from common.mechanisms.weights import ResponseWeights
-from common.protocols import Refinement
-from deploy.datasets.sources import Dataset, dataset
+from shuffledp.analyzer.estimation.histogram import REFINEMENTS, DebiasedShares
+from shuffledp.common.mechanisms.base import Counts, Mechanism, Mixture
+from shuffledp.common.mechanisms.hashing.local_hashing import LocalHashing, family_for
+from shuffledp.common.mechanisms.randomized_response import Grr
+from shuffledp.common.mechanisms.square_wave import SquareWave, best_reach
+from shuffledp.common.mechanisms.unary import MAX_BITS, OptimizedUnary
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.protocols import Refinement
+from shuffledp.deploy.datasets.sources import Dataset, dataset
 from tests.benchmarks.conftest import Best, Line
 
 _TOP: Final = 50

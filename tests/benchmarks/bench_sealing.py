@@ -15,8 +15,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from audit.harness.party_cores import InlineExecutor
-from common.crypto.hpke import (
+from shuffledp.audit.harness.party_cores import InlineExecutor
+from shuffledp.common.crypto.hpke import (
     DEFAULT_SUITE,
     SUITES,
     HpkePrivateKey,
@@ -25,21 +25,21 @@ from common.crypto.hpke import (
     layer_context,
     report_context,
 )
-from common.crypto.hpke_pool import HpkePool, open_each, seal_each
-from common.mechanisms.registry import mechanism_of
-from common.runtime.parts.executor import LocalExecutor
-from common.task.cluster_dummies import ClusterDummies
-from common.task.sealing import report_sealer
-from common.task.task import SUBMISSION_ID_BYTES
-from common.task_digest import TaskDigest
-from deploy.load.users import GroupContributor
+from shuffledp.common.crypto.hpke_pool import HpkePool, open_each, seal_each
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.runtime.parts.executor import LocalExecutor
+from shuffledp.common.task.cluster_dummies import ClusterDummies
+from shuffledp.common.task.sealing import report_sealer
+from shuffledp.common.task.task import SUBMISSION_ID_BYTES
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.load.users import GroupContributor
+from shuffledp.user_agent.contribution import Contributor
 from tests.benchmarks.conftest import Best, Line, best_of
 from tests.support import count_jobs
 from tests.support.count_jobs import job_over
 from tests.support.part_metrics import part_metrics
 from tests.support.relays import CHAIN, RELAY_KEY, Relay, sealed_layers
 from tests.support.tasks import published
-from user_agent.contribution import Contributor
 
 _REPORT_BYTES: Final = 12
 _SEALS: Final = 5_000

@@ -17,14 +17,14 @@ import psycopg
 import pytest
 from numpy.typing import NDArray
 
-from common.crypto.hpke import envelope_context
-from common.crypto.hpke_pool import HpkePool, open_each
-from common.messages.submission import Outcome
-from common.task.task import SUBMISSION_ID_BYTES
-from deploy.load.users import GroupContributor
-from lab.planning.capacity import cost
-from lab.planning.opening_time import measure_opening_seconds
-from shuffler.storage.submission_store import SubmissionStore
+from shuffledp.common.crypto.hpke import envelope_context
+from shuffledp.common.crypto.hpke_pool import HpkePool, open_each
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.task.task import SUBMISSION_ID_BYTES
+from shuffledp.deploy.load.users import GroupContributor
+from shuffledp.lab.planning.capacity import cost
+from shuffledp.lab.planning.opening_time import measure_opening_seconds
+from shuffledp.shuffler.storage.submission_store import SubmissionStore
 from tests.benchmarks.conftest import Best, Line, best_of
 from tests.support.postgres import postgres_server
 from tests.support.shuffler_core import Shuffler

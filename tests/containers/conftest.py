@@ -3,8 +3,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from common.errors import ShuffleDpError
-from deploy.docker.deployment import Deployment
+from shuffledp.common.errors import ShuffleDpError
+from shuffledp.deploy.docker.deployment import Deployment
 from tests.support.containers import Images, deployed, engine_of_this_machine
 
 

@@ -8,9 +8,9 @@ import asyncio
 import json
 import sys
 
-from common.errors import PeerError
-from common.task_digest import TaskDigest
-from deploy.clients.user_agent import send
+from shuffledp.common.errors import PeerError
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.clients.user_agent import send
 
 _PATIENCE = 240.0
 _PAUSE = 0.25

@@ -17,7 +17,7 @@ from typing import Final
 
 import pytest
 
-from deploy.docker.deployment import Engine, EngineError, EngineStoppedError
+from shuffledp.deploy.docker.deployment import Engine, EngineError, EngineStoppedError
 
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 60.0

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from deploy.docker.deployment import SERVICES, Deployment
+from shuffledp.deploy.docker.deployment import SERVICES, Deployment
 from tests.support.containers import (
     ITEMS,
     contribute_person,

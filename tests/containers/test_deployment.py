@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from deploy.docker.deployment import SERVICES, Deployment
+from shuffledp.deploy.docker.deployment import SERVICES, Deployment
 from tests.support.containers import TAG, inside, inspect
 
 _CONNECT: Final = """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deploy.docker.deployment import IMAGES
+from shuffledp.deploy.docker.deployment import IMAGES
 from tests.support.containers import TAG, Images
 
 

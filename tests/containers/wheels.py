@@ -15,7 +15,7 @@ from typing import Final
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from deploy.docker.deployment import IMAGES, ROOT, Engine
+from shuffledp.deploy.docker.deployment import IMAGES, ROOT, Engine
 
 FOLDER: Final = ROOT / "deploy" / "docker" / "wheels"
 OFFLINE: Final = (

@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from common.errors import ShuffleDpError
+from shuffledp.common.errors import ShuffleDpError
 from tests.support.mutation import mutated
 from tests.support.parsers import Parser, parsers
 

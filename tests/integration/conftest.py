@@ -14,10 +14,10 @@ __all__ = ["postgres"]
 
 _FOLDER = Path(__file__).parent
 _PAUSES: Final = {
-    "common.runtime.clock._MIN_PAUSE": 0.1,
-    "shuffler.delivery._TICK": 0.02,
-    "shuffler.storage.postgres_connection._PAUSE": 0.1,
-    "user_agent.inclusion_monitor._MIN_TICK_SECONDS": 0.1,
+    "shuffledp.common.runtime.clock._MIN_PAUSE": 0.1,
+    "shuffledp.shuffler.delivery._TICK": 0.02,
+    "shuffledp.shuffler.storage.postgres_connection._PAUSE": 0.1,
+    "shuffledp.user_agent.inclusion_monitor._MIN_TICK_SECONDS": 0.1,
 }
 """Pauses of services that tests need not wait for, in seconds."""
 

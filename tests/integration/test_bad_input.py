@@ -11,17 +11,18 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 
-from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
-from common.crypto.signing import SignedTask
-from common.errors import PeerError, ShuffleDpError
-from common.messages.batch import BatchId, BatchManifest, BatchPart
-from common.runtime.rpc import bind, open_channel
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from common.wire.tasks import draft_to_wire
-from deploy.clients.analyzer import OperatorClient
-from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
-from shuffler.delivery_client import AnalyzerClient
+from shuffledp.common.crypto.hpke import HpkePublicKey, envelope_context, report_context
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import PeerError, ShuffleDpError
+from shuffledp.common.messages.batch import BatchId, BatchManifest, BatchPart
+from shuffledp.common.runtime.rpc import bind, open_channel
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.tasks import draft_to_wire
+from shuffledp.deploy.clients.analyzer import OperatorClient
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
+from shuffledp.shuffler.delivery_client import AnalyzerClient
+from shuffledp.user_agent.clients import RemoteShuffler
 from tests.fuzz.fuzz import given_seed
 from tests.support.clients import DEADLINE, contribute, envelopes, fetch_task, refusal, result_of
 from tests.support.example_tasks import EXAMPLE_DIGEST
@@ -29,7 +30,6 @@ from tests.support.mutation import mutated
 from tests.support.parsers import parsers
 from tests.support.services import Services
 from tests.support.tasks import draft
-from user_agent.clients import RemoteShuffler
 
 _UNKNOWN = bytes(32)
 

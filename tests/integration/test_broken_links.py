@@ -7,14 +7,14 @@ import grpc
 import pytest
 from typer.testing import CliRunner
 
-from audit.harness.clock import ManualClock
-from common.errors import PeerError, SettingsError
-from common.runtime.rpc import bind, reply
-from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import Tls, development_files
-from common.task_digest import TaskDigest
-from deploy.cli import app
-from deploy.clients.user_agent import send
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.errors import PeerError, SettingsError
+from shuffledp.common.runtime.rpc import bind, reply
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.tls import Tls, development_files
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.cli import app
+from shuffledp.deploy.clients.user_agent import send
 from tests.support.clients import contribute
 from tests.support.services import Services
 

@@ -9,17 +9,17 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health
 
-from common.errors import SettingsError
-from common.runtime.access import CALLS, Caller, connections_of
-from common.runtime.admission import Admission
-from common.runtime.admission_interceptor import AdmissionInterceptor
-from common.runtime.certificates import FRONT_END, Authority, Certificate
-from common.runtime.clock import SystemClock
-from common.runtime.rpc import bind, make_server, open_channel
-from common.runtime.tls import Tls, TlsFiles, development_files
-from common.runtime.trust import Trust
-from common.wire.tasks import draft_to_wire
-from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, shuffler_pb2
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.access import CALLS, Caller, connections_of
+from shuffledp.common.runtime.admission import Admission
+from shuffledp.common.runtime.admission_interceptor import AdmissionInterceptor
+from shuffledp.common.runtime.certificates import FRONT_END, Authority, Certificate
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.rpc import bind, make_server, open_channel
+from shuffledp.common.runtime.tls import Tls, TlsFiles, development_files
+from shuffledp.common.runtime.trust import Trust
+from shuffledp.common.wire.tasks import draft_to_wire
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, shuffler_pb2
 from tests.support.clients import DEADLINE, envelopes, fetch_task, refusal, result_of
 from tests.support.services import Services
 from tests.support.tasks import draft

@@ -8,11 +8,11 @@ import grpc
 import numpy as np
 import pytest
 
-from common.crypto.hpke import DEFAULT_SUITE, SUITES, split_every
-from common.errors import PeerRefusalError
-from common.messages.batch import BatchState
-from common.task.task import Task
-from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE, SUITES, split_every
+from shuffledp.common.errors import PeerRefusalError
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.common.task.task import Task
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 from tests.support.clients import (
     DEADLINE,
     collect,

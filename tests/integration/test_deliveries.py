@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Iterator
 import grpc
 import pytest
 
-from common.errors import PeerError, PeerRefusalError
-from common.messages.batch import BatchId, BatchManifest, BatchPart
-from common.runtime.rpc import bind, open_channel
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from shuffler import delivery_client as client
-from shuffler.delivery_client import AnalyzerClient
+from shuffledp.common.errors import PeerError, PeerRefusalError
+from shuffledp.common.messages.batch import BatchId, BatchManifest, BatchPart
+from shuffledp.common.runtime.rpc import bind, open_channel
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.shuffler import delivery_client as client
+from shuffledp.shuffler.delivery_client import AnalyzerClient
 from tests.support.services import Services
 
 _CHUNKS = 100

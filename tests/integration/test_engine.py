@@ -9,16 +9,16 @@ from typing import Any, Final, Literal
 import pytest
 import pytest_asyncio
 
-from common.crypto.hpke_pool import HpkePool
-from common.errors import EngineAwayError
-from common.messages.batch import BatchState
-from common.messages.inclusion_proof import bits_for
-from common.runtime.blocks import FolderBlocks
-from common.runtime.metrics import Metrics
-from common.runtime.parts.executor import Executor, LocalExecutor
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from shuffler.inclusion import ProofJob
-from shuffler.shuffle_job import PERMUTED, ShuffleJob, shuffle
+from shuffledp.common.crypto.hpke_pool import HpkePool
+from shuffledp.common.errors import EngineAwayError
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.common.messages.inclusion_proof import bits_for
+from shuffledp.common.runtime.blocks import FolderBlocks
+from shuffledp.common.runtime.metrics import Metrics
+from shuffledp.common.runtime.parts.executor import Executor, LocalExecutor
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.shuffler.inclusion import ProofJob
+from shuffledp.shuffler.shuffle_job import PERMUTED, ShuffleJob, shuffle
 from tests.support.clients import DEADLINE, envelopes, final_state, result_of
 from tests.support.part_metrics import part_metrics
 from tests.support.scrapes import series_of

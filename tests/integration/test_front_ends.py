@@ -9,13 +9,13 @@ from typing import Final
 import pytest
 import pytest_asyncio
 
-from common.crypto.signing import PublicIdentity, is_valid_receipt
-from common.errors import PeerError, SettingsError
-from common.messages.batch import BatchState
-from common.runtime.rpc import open_channel, reply
-from common.runtime.tls import TlsFiles
-from common.wire.batches import progress_from_wire
-from protos.shuffledp.v1 import (
+from shuffledp.common.crypto.signing import PublicIdentity, is_valid_receipt
+from shuffledp.common.errors import PeerError, SettingsError
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.common.runtime.rpc import open_channel, reply
+from shuffledp.common.runtime.tls import TlsFiles
+from shuffledp.common.wire.batches import progress_from_wire
+from shuffledp.protos.shuffledp.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,
     shuffler_pb2,

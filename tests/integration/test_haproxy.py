@@ -12,13 +12,13 @@ import pytest
 import pytest_asyncio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from common.errors import PeerError
-from common.runtime.clock import SystemClock
-from common.runtime.metrics import OF_ALL
-from common.runtime.rpc import open_channel, reply
-from common.runtime.service import Service
-from common.runtime.settings import ServiceSettings
-from common.runtime.tls import Tls, development_files
+from shuffledp.common.errors import PeerError
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.metrics import OF_ALL
+from shuffledp.common.runtime.rpc import open_channel, reply
+from shuffledp.common.runtime.service import Service
+from shuffledp.common.runtime.settings import ServiceSettings
+from shuffledp.common.runtime.tls import Tls, development_files
 from tests.support.commands import ROOT
 from tests.support.tools import tool
 

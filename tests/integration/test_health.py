@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-import user_agent.server
-from common.errors import PeerError
-from common.runtime.health_check import check
-from common.runtime.settings import ServiceSettings
+import shuffledp.user_agent.server
+from shuffledp.common.errors import PeerError
+from shuffledp.common.runtime.health_check import check
+from shuffledp.common.runtime.settings import ServiceSettings
+from shuffledp.user_agent.settings import UserAgentSettings
 from tests.support.services import Services
-from user_agent.settings import UserAgentSettings
 
 
 def _settings(services: Services, party: str) -> ServiceSettings:
@@ -54,7 +54,7 @@ async def test_a_service_on_a_unix_socket_is_checked_there(services: Services) -
         allow_tasks_without_tokens=True,
         allow_unlogged_tasks=True,
     )
-    device = await user_agent.server.start(settings)
+    device = await shuffledp.user_agent.server.start(settings)
     await check(settings, "user_agent")
     await device.stop()
 
@@ -76,7 +76,7 @@ async def test_the_command_reads_what_the_service_reads(services: Services) -> N
         ({}, 1, "shuffler: .*address does not hold the service's address.*\n"),
     ):
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "common.runtime.health_check"),
+            *(sys.executable, "-m", "shuffledp.common.runtime.health_check"),
             *("shuffler", "--settings", str(file)),
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "GRPC_VERBOSITY": "NONE", **environment},

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from common.wire.tasks import signed_task_from_wire
-from protos.shuffledp.v1 import shuffler_pb2
+from shuffledp.common.wire.tasks import signed_task_from_wire
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2
 from tests.support.clients import envelopes, result_of, submit
 from tests.support.haproxy import proxy
 from tests.support.http_calls import JSON, Answer, HttpConnection

@@ -15,11 +15,11 @@ import grpc
 import psutil
 import pytest
 
-from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
+from shuffledp.protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 from tests.support.command_line import run_command
 
 _ROOT: Final = Path(__file__).parents[2]
-_COMMAND: Final = (sys.executable, "-c", "from deploy.cli import main; main()")
+_COMMAND: Final = (sys.executable, "-c", "from shuffledp.deploy.cli import main; main()")
 _BUSY_SECONDS: Final = 2.0
 """Processor time after which a command, with its workers, is at work."""
 _PATIENCE: Final = 120.0
@@ -114,15 +114,17 @@ def test_the_prompt_for_a_value_ends_too(tmp_path: Path) -> None:
 def test_importing_the_entry_point_changes_no_handler() -> None:
     """A program that imports it in its own process keeps its KeyboardInterrupt."""
     handler = signal.getsignal(signal.SIGINT)
-    runpy.run_module("deploy.terminal.start")
+    runpy.run_module("shuffledp.deploy.terminal.start")
 
     assert handler == signal.getsignal(signal.SIGINT)
 
 
-@pytest.mark.parametrize("loaded", ["typer.colors", "typer.main", "deploy.terminal.interruption"])
+@pytest.mark.parametrize(
+    "loaded", ["typer.colors", "typer.main", "shuffledp.deploy.terminal.interruption"]
+)
 def test_a_command_that_is_still_loading_ends_without_a_traceback(loaded: str) -> None:
     """Python names each module that it has loaded; the signal follows one of them."""
-    program = "from deploy.terminal.start import main; main()"
+    program = "from shuffledp.deploy.terminal.start import main; main()"
     command = [sys.executable, "-X", "importtime", "-c", program, "result", _DIGEST]
     with subprocess.Popen(command, cwd=_ROOT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

@@ -11,28 +11,28 @@ import grpc
 import pytest
 import pytest_asyncio
 
-import issuer.server
-from analyzer.witness_client import RemoteWitness
-from audit.harness.clock import ManualClock
-from common.crypto.privacy_tokens import TokenKey
-from common.crypto.signing import PROOF_BYTES, PublicIdentity
-from common.errors import PeerRefusalError
-from common.runtime.rpc import open_channel
-from common.runtime.tls import development_files
-from common.task.token_spec import TokenSpec
-from common.task_digest import TaskDigest
-from common.transparency.checkpoint import Checkpoint, NoteKey, log_key
-from common.transparency.merkle import EMPTY_ROOT
-from common.wire.issuance import MAX_BULK_TOKENS
-from deploy.clients.issuer import IssuerClient, fetch_tokens
-from issuer.settings import IssuerSettings
-from protos.shuffledp.v1 import issuer_pb2
+import shuffledp.issuer.server
+from shuffledp.analyzer.witness_client import RemoteWitness
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.crypto.privacy_tokens import TokenKey
+from shuffledp.common.crypto.signing import PROOF_BYTES, PublicIdentity
+from shuffledp.common.errors import PeerRefusalError
+from shuffledp.common.runtime.rpc import open_channel
+from shuffledp.common.runtime.tls import development_files
+from shuffledp.common.task.token_spec import TokenSpec
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.transparency.checkpoint import Checkpoint, NoteKey, log_key
+from shuffledp.common.transparency.merkle import EMPTY_ROOT
+from shuffledp.common.wire.issuance import MAX_BULK_TOKENS
+from shuffledp.deploy.clients.issuer import IssuerClient, fetch_tokens
+from shuffledp.issuer.settings import IssuerSettings
+from shuffledp.protos.shuffledp.v1 import issuer_pb2
+from shuffledp.user_agent.clients import RemoteIssuer
 from tests.support.http_calls import HttpConnection
 from tests.support.id_tokens import AUDIENCE, KEY_SET, PROVIDER, signed
 from tests.support.issuers import CHALLENGE, ISSUER_NAME, SECRETS, pending, people_file
 from tests.support.scrapes import scrape
 from tests.support.transparency import LOG_IDENTITY
-from user_agent.clients import RemoteIssuer
 
 
 class _Issuer:
@@ -51,7 +51,7 @@ class _Issuer:
             "issuer_name": ISSUER_NAME,
             "http_listen": "127.0.0.1:0",
         }
-        self.service = await issuer.server.start(
+        self.service = await shuffledp.issuer.server.start(
             IssuerSettings(**settings | self.credentials | changes)
         )
 
@@ -86,7 +86,7 @@ class _Issuer:
 async def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[_Issuer]:
     """A running issuer with a list of people."""
     started = _Issuer(tmp_path)
-    monkeypatch.setattr(issuer.server, "SystemClock", lambda: started.clock)
+    monkeypatch.setattr(shuffledp.issuer.server, "SystemClock", lambda: started.clock)
     await started.start()
     yield started
     await started.service.stop()

@@ -9,16 +9,16 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from common.crypto.signing import SignedTask
-from common.errors import PlanError, SettingsError
-from common.messages.submission import Outcome
-from deploy.cli import app
-from deploy.load.behaviour import MISBEHAVING
-from deploy.load.plan import LoadPlan, Ramp
-from deploy.load.report import LoadReport, ProgressBars, as_json
-from deploy.load.run import execute
-from deploy.load.users import SealedUsers
-from deploy.terminal.json_output import dumps
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import PlanError, SettingsError
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.deploy.cli import app
+from shuffledp.deploy.load.behaviour import MISBEHAVING
+from shuffledp.deploy.load.plan import LoadPlan, Ramp
+from shuffledp.deploy.load.report import LoadReport, ProgressBars, as_json
+from shuffledp.deploy.load.run import execute
+from shuffledp.deploy.load.users import SealedUsers
+from shuffledp.deploy.terminal.json_output import dumps
 from tests.support.clients import envelopes, result_of, submit
 from tests.support.services import Services
 

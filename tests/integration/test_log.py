@@ -11,8 +11,8 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from common.crypto.signing import SignedTask
-from deploy.tasks import drafts
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.deploy.tasks import drafts
 from tests.support.clients import DEADLINE, contribute, refusal, run_as_operator
 from tests.support.command_line import run_command
 from tests.support.logged_services import N_WITNESSES, LoggedServices

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from common.messages.batch import BatchState
-from common.runtime.metrics import PARTIES, Party
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.common.runtime.metrics import PARTIES, Party
 from tests.support.clients import (
     contribute,
     envelopes,

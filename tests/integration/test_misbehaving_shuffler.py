@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 import pytest_asyncio
 
-from audit.harness.in_process_run import (
+from shuffledp.audit.harness.in_process_run import (
     DishonestShuffler,
     InProcessRun,
     Tampering,
@@ -17,17 +17,17 @@ from audit.harness.in_process_run import (
     replaces,
     shuffles,
 )
-from audit.harness.party_cores import part_header
-from common.accounting.assumptions import HONEST_SHUFFLER
-from common.crypto.signing import SigningIdentity
-from common.errors import PeerError, UnusableBatchError
-from common.messages.batch import BatchPart
-from common.messages.guarantee import claimed
-from common.messages.result import Result
-from deploy.results.verification import check_fits, recompute_guarantees
+from shuffledp.audit.harness.party_cores import part_header
+from shuffledp.common.accounting.assumptions import HONEST_SHUFFLER
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import PeerError, UnusableBatchError
+from shuffledp.common.messages.batch import BatchPart
+from shuffledp.common.messages.guarantee import claimed
+from shuffledp.common.messages.result import Result
+from shuffledp.deploy.results.verification import check_fits, recompute_guarantees
+from shuffledp.user_agent.device_store import InclusionState, SubmissionState
 from tests.support.ledger_entries import releases
 from tests.support.tasks import draft
-from user_agent.device_store import InclusionState, SubmissionState
 
 _USERS = 20
 _SENTINELS = 20

@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from audit.finding import Finding
-from audit.harness.services import RecordedCall
-from audit.observation.party_views import (
+from shuffledp.audit.finding import Finding
+from shuffledp.audit.harness.services import RecordedCall
+from shuffledp.audit.observation.party_views import (
     analyzer_disk,
     analyzer_view,
     logs_and_metrics,
@@ -17,8 +17,8 @@ from audit.observation.party_views import (
     shuffler_view,
     views_of,
 )
-from audit.observation.recorder import Moment, RunRecord, record_run
-from audit.scenario import QUICK, AuditSubject
+from shuffledp.audit.observation.recorder import Moment, RunRecord, record_run
+from shuffledp.audit.scenario import QUICK, AuditSubject
 from tests.support.protocol_tasks import protocol_task
 
 _USERS = 160

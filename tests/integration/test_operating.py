@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from common.errors import PeerUnableError
-from common.runtime.rpc import reply
+from shuffledp.common.errors import PeerUnableError
+from shuffledp.common.runtime.rpc import reply
 from tests.support.clients import (
     credentials,
     envelopes,

@@ -8,11 +8,11 @@ from typing import Final
 import numpy as np
 import pytest
 
-from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
-from common.crypto.signing import SignedTask
-from common.mechanisms.base import Counts
-from common.mechanisms.registry import mechanism_of
-from common.task.task import Task
+from shuffledp.common.crypto.hpke import HpkePublicKey, envelope_context, report_context
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.mechanisms.base import Counts
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.task.task import Task
 from tests.support.clients import command, result_of, run_as_operator, submit_bulk
 from tests.support.services import Services
 

@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
-from common.runtime.access import CallKind, connections_of
-from common.runtime.admission import Admission
-from common.runtime.admission_interceptor import AdmissionInterceptor
-from common.runtime.rpc import bind, make_server
+from shuffledp.common.runtime.access import CallKind, connections_of
+from shuffledp.common.runtime.admission import Admission
+from shuffledp.common.runtime.admission_interceptor import AdmissionInterceptor
+from shuffledp.common.runtime.rpc import bind, make_server
 from tests.support.services import Services
 
 _DEADLINE = 10.0

@@ -10,10 +10,10 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from audit.harness.services import files_of
-from common.errors import SettingsError, WireError
-from common.runtime.key_store import renew_identity
-from common.runtime.state_directory import StateDirectory
+from shuffledp.audit.harness.services import files_of
+from shuffledp.common.errors import SettingsError, WireError
+from shuffledp.common.runtime.key_store import renew_identity
+from shuffledp.common.runtime.state_directory import StateDirectory
 from tests.support.clients import contribute, refusal
 from tests.support.command_line import run_command
 from tests.support.services import Services

@@ -12,12 +12,13 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.messages.ledger_entry import LedgerEntry
-from common.task.draft import TaskDraft
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from deploy.commands.rounds import publish_due
-from deploy.tasks.schedule import read_series
+from shuffledp.common.messages.ledger_entry import LedgerEntry
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.commands.rounds import publish_due
+from shuffledp.deploy.tasks.schedule import read_series
+from shuffledp.user_agent.contribution import Contributor
 from tests.support.clients import (
     collect,
     command,
@@ -30,7 +31,6 @@ from tests.support.command_line import run_command
 from tests.support.faked_time import FakedTime
 from tests.support.series import template
 from tests.support.services import Services
-from user_agent.contribution import Contributor
 
 _USERS: Final = 120
 _ROUNDS: Final = 31

@@ -7,14 +7,14 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from common.mechanisms.registry import mechanism_of
-from common.task.task import Task
-from deploy.load.plan import LoadPlan
-from deploy.load.report import ProgressBars
-from deploy.load.run import execute
-from lab.planning.requirements import Requirements
-from lab.planning.signed_design import signed_designs
-from lab.simulate.collection import collect, estimate_histogram
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.load.report import ProgressBars
+from shuffledp.deploy.load.run import execute
+from shuffledp.lab.planning.requirements import Requirements
+from shuffledp.lab.planning.signed_design import signed_designs
+from shuffledp.lab.simulate.collection import collect, estimate_histogram
 from tests.support.services import Services
 
 _USERS = 20_000

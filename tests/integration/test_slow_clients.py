@@ -10,13 +10,13 @@ from typing import Any
 import grpc
 import pytest
 
-from common.errors import OverloadError, ShareError
-from common.runtime.access import CALLS, CallKind, Connections, connections_of
-from common.runtime.admission import Admission
-from common.runtime.admission_interceptor import AdmissionInterceptor
-from common.runtime.rpc import bind, make_server, open_channel, reply
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, task_pb2
-from shuffler.servicer import ShufflerServicer
+from shuffledp.common.errors import OverloadError, ShareError
+from shuffledp.common.runtime.access import CALLS, CallKind, Connections, connections_of
+from shuffledp.common.runtime.admission import Admission
+from shuffledp.common.runtime.admission_interceptor import AdmissionInterceptor
+from shuffledp.common.runtime.rpc import bind, make_server, open_channel, reply
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, task_pb2
+from shuffledp.shuffler.servicer import ShufflerServicer
 from tests.support.connections import RawConnection, connect, hold_calls, shuffler_stub
 
 _FETCH = "/shuffledp.v1.Shuffler/FetchTask"

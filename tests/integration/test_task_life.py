@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import PeerRefusalError, ShuffleDpError
-from common.messages.batch import BatchState
-from common.messages.guarantee import rounded_down
-from common.task_digest import TaskDigest
-from deploy.clients.shuffler import ShufflerClient
+from shuffledp.common.errors import PeerRefusalError, ShuffleDpError
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.common.messages.guarantee import rounded_down
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.clients.shuffler import ShufflerClient
 from tests.support.clients import (
     DEADLINE,
     collect,
@@ -33,7 +33,7 @@ from tests.support.services import Services
 
 _AT_A_TERMINAL = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
-    "from deploy.cli import main; main()"
+    "from shuffledp.deploy.cli import main; main()"
 )
 """Ends on Ctrl-C even in a shell's background job, which ignores SIGINT by default."""
 

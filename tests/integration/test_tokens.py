@@ -9,19 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest_asyncio
 
-from audit.coalitions.flood import run_flood
-from audit.harness.tasks import FAR_FUTURE
-from audit.weaknesses import NOT_BLINDED
-from common.crypto.privacy_tokens import PendingToken
-from common.crypto.signing import SignedTask
-from common.task.task import Task
-from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
+from shuffledp.audit.coalitions.flood import run_flood
+from shuffledp.audit.harness.tasks import FAR_FUTURE
+from shuffledp.audit.weaknesses import NOT_BLINDED
+from shuffledp.common.crypto.privacy_tokens import PendingToken
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.task.task import Task
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
+from shuffledp.user_agent.clients import RemoteIssuer
+from shuffledp.user_agent.credentials import CredentialFile
 from tests.support.audits import audited
 from tests.support.clients import DEADLINE, contribute, envelopes, refusal, result_of, submit_bulk
 from tests.support.kind_tasks import kind_task
 from tests.support.services import Services
-from user_agent.clients import RemoteIssuer
-from user_agent.credentials import CredentialFile
 
 _PEOPLE = ("Ada", "Bo Li", "Cy")
 

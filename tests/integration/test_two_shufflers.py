@@ -10,22 +10,22 @@ from typing import Any
 import grpc
 import pytest
 
-from common.crypto.signing import PublicIdentity, SignedTask
-from common.errors import PeerError, PeerRefusalError, SettingsError
-from common.messages.batch import BatchManifest, BatchPart, chain_batch_id
-from common.runtime.clock import SystemClock
-from common.runtime.rpc import open_channel
-from common.runtime.tls import TlsFiles
-from common.task.draft import RelayDraft
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from common.wire.batches import proof_from_wire
-from deploy.clients.key_folder import KeyFolder
-from deploy.clients.local_parties import LOOPBACK
-from deploy.docker.preparation import SECOND, prepare_certificates
-from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
-from shuffler.delivery_client import AnalyzerClient, DeliveryClient
-from shuffler.settings import ShufflerSettings
+from shuffledp.common.crypto.signing import PublicIdentity, SignedTask
+from shuffledp.common.errors import PeerError, PeerRefusalError, SettingsError
+from shuffledp.common.messages.batch import BatchManifest, BatchPart, chain_batch_id
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.rpc import open_channel
+from shuffledp.common.runtime.tls import TlsFiles
+from shuffledp.common.task.draft import RelayDraft
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.batches import proof_from_wire
+from shuffledp.deploy.clients.key_folder import KeyFolder
+from shuffledp.deploy.clients.local_parties import LOOPBACK
+from shuffledp.deploy.docker.preparation import SECOND, prepare_certificates
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
+from shuffledp.shuffler.delivery_client import AnalyzerClient, DeliveryClient
+from shuffledp.shuffler.settings import ShufflerSettings
 from tests.support.chains import FLANKS, chain
 from tests.support.clients import DEADLINE, contribute, envelopes, refusal, result_of, submit_bulk
 from tests.support.command_line import shown, shown_json
@@ -155,7 +155,7 @@ def _check_commands(services: _TwoOrganizations, digest: str) -> None:
     environment = {
         f"SHUFFLEDP_SHUFFLER_{name.upper()}": str(value) for name, value in settings.items()
     }
-    command = [sys.executable, "-m", "common.runtime.health_check", "shuffler"]
+    command = [sys.executable, "-m", "shuffledp.common.runtime.health_check", "shuffler"]
     subprocess.run(command, env=os.environ | environment, check=True)
     tokens = [services.directory / party / "operator.token" for party in ("analyzer", "relay")]
     trusted = services.secrets / SECOND / "operator" / "authority.pem"

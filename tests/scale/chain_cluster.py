@@ -12,19 +12,19 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.crypto.signing import SignedTask
-from common.runtime.rpc import open_channel, reply
-from common.task.draft import RelayDraft
-from common.task.task import Task
-from deploy.clients.local_cluster import Cluster
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.runtime.rpc import open_channel, reply
+from shuffledp.common.task.draft import RelayDraft
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.clients.local_cluster import Cluster
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.user_agent.contribution import Contributor
 from tests.scale.chaos import Restart
 from tests.scale.cluster import kill, opened_items, supervised
 from tests.scale.recording_shuffler import recorded_noise
 from tests.support.chains import FLANKS, chain
 from tests.support.postgres import PostgresServer
 from tests.support.tasks import draft
-from user_agent.contribution import Contributor
 
 _RECORDING: Final = "tests.scale.recording_shuffler"
 _PARTIES: Final = ("analyzer", "relay", "shuffler", "issuer", "user_agent")

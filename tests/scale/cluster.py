@@ -9,17 +9,17 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from common.crypto.hpke import report_context
-from common.crypto.hpke_pool import open_each
-from common.crypto.signing import SignedTask
-from common.errors import SettingsError
-from common.messages.submission import PLAIN_REPORT
-from common.runtime.key_store import KeyStore
-from common.runtime.settings import KeyHolderSettings
-from common.runtime.state_directory import StateDirectory
-from common.task.task import Task
-from deploy.clients.local_cluster import Cluster
-from deploy.clients.local_parties import Child
+from shuffledp.common.crypto.hpke import report_context
+from shuffledp.common.crypto.hpke_pool import open_each
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.messages.submission import PLAIN_REPORT
+from shuffledp.common.runtime.key_store import KeyStore
+from shuffledp.common.runtime.settings import KeyHolderSettings
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.clients.local_cluster import Cluster
+from shuffledp.deploy.clients.local_parties import Child
 from tests.scale.chaos import Restart
 from tests.scale.recording_analyzer import recorded_parts
 from tests.support.engines import Engine, free_port

@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-from analyzer import core, server
-from analyzer.release import Staging
-from analyzer.settings import AnalyzerSettings
-from common.messages.batch import BatchPart
-from common.runtime.service import Service, main
+from shuffledp.analyzer import core, server
+from shuffledp.analyzer.release import Staging
+from shuffledp.analyzer.settings import AnalyzerSettings
+from shuffledp.common.messages.batch import BatchPart
+from shuffledp.common.runtime.service import Service, main
 
 
 def recorded_parts(state: Path) -> Path:

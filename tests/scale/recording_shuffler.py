@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from common.crypto.signing import digest_of
-from common.runtime.service import Service, main
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from shuffler import server, shuffle_job
-from shuffler.settings import ShufflerSettings
+from shuffledp.common.crypto.signing import digest_of
+from shuffledp.common.runtime.service import Service, main
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.shuffler import server, shuffle_job
+from shuffledp.shuffler.settings import ShufflerSettings
 
 
 def recorded_noise(state: Path, digest: TaskDigest) -> list[NDArray[np.int64]]:

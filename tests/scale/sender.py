@@ -11,15 +11,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.crypto.signing import SignedTask
-from common.errors import PeerError
-from common.mechanisms.registry import mechanism_of
-from common.messages.submission import Outcome
-from common.runtime.rpc import open_channel, reply
-from common.task.task import SUBMISSION_ID_BYTES, Task
-from common.wire.submissions import outcomes_from_wire
-from deploy.load.users import GroupContributor
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import PeerError
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.runtime.rpc import open_channel, reply
+from shuffledp.common.task.task import SUBMISSION_ID_BYTES, Task
+from shuffledp.common.wire.submissions import outcomes_from_wire
+from shuffledp.deploy.load.users import GroupContributor
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 CALL: Final = 250
 """Users whose envelopes are sealed and sent together."""

@@ -19,15 +19,15 @@ from typing import Final
 import numpy as np
 import pytest
 
-from common.crypto.signing import SignedTask
-from common.errors import PeerError, PeerRefusalError
-from common.task.task import Task
-from deploy.clients.issuer import IssuerClient, fetch_tokens
-from deploy.clients.user_agent import ask_for_receipt, send
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import PeerError, PeerRefusalError
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.clients.issuer import IssuerClient, fetch_tokens
+from shuffledp.deploy.clients.user_agent import ask_for_receipt, send
+from shuffledp.user_agent.credentials import CredentialFile
 from tests.scale.chain_cluster import ChainCluster
 from tests.scale.chaos import Chaos
 from tests.scale.sender import CALL, Users, expected
-from user_agent.credentials import CredentialFile
 
 _USERS: Final = int(os.environ.get("SHUFFLEDP_SCALE_USERS", "2000"))
 _KILLS: Final = int(os.environ.get("SHUFFLEDP_SCALE_KILLS", "20"))

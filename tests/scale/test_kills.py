@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from audit.statistics import p_blocks, p_neighbours, p_rank
+from shuffledp.audit.statistics import p_blocks, p_neighbours, p_rank
 from tests.scale.chaos import Chaos
 from tests.scale.cluster import ScaleCluster
 from tests.scale.sender import CALL, Users, expected

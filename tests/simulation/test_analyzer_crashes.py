@@ -11,15 +11,15 @@ from typing import Final
 import numpy as np
 import pytest
 
-from audit.harness.party_cores import chunks_of, part_header, parts_of
-from common.crypto.hpke import report_context
-from common.crypto.signing import SignedTask
-from common.errors import PeerError
-from common.mechanisms.base import Counts
-from common.mechanisms.registry import mechanism_of
-from common.messages.batch import BatchId, BatchManifest, BatchPart
-from common.messages.inclusion_proof import BatchCommitment, leaf
-from common.task.task import Task
+from shuffledp.audit.harness.party_cores import chunks_of, part_header, parts_of
+from shuffledp.common.crypto.hpke import report_context
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import PeerError
+from shuffledp.common.mechanisms.base import Counts
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.messages.batch import BatchId, BatchManifest, BatchPart
+from shuffledp.common.messages.inclusion_proof import BatchCommitment, leaf
+from shuffledp.common.task.task import Task
 from tests.support.analyzer_party import AnalyzerParty, Surroundings
 from tests.support.count_jobs import divide_finely
 from tests.support.faults import Boundary, Crash, Life
@@ -168,7 +168,7 @@ async def test_a_crash_of_the_analyzer_at_any_boundary_changes_nothing(
     boundary of every sixth kind.
     """
     divide_finely(monkeypatch)
-    monkeypatch.setattr("analyzer.release.retry_pause", lambda _: 0.0)
+    monkeypatch.setattr("shuffledp.analyzer.release.retry_pause", lambda _: 0.0)
     boundaries = await _run(tmp_path / "no crash", None)
     acts = {boundary.act for boundary in boundaries}
     stages = {"split", "merge", "hash_buckets", "match", "count"}

@@ -14,15 +14,15 @@ from typing import Final, NoReturn
 
 import pytest
 
-from common.errors import BatchStateError, PeerError
-from common.messages.batch import BatchId, BatchManifest, BatchState
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from shuffler.batch_states import TRANSITIONS
+from shuffledp.common.errors import BatchStateError, PeerError
+from shuffledp.common.messages.batch import BatchId, BatchManifest, BatchState
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.shuffler.batch_states import TRANSITIONS
+from shuffledp.user_agent.device_store import SubmissionState
 from tests.support.faults import Boundary, Crash
 from tests.support.ledger_entries import releases
 from tests.support.world import World
-from user_agent.device_store import SubmissionState
 
 _PERSONS: Final = 3
 Begin = Callable[[], None]

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from common.errors import PeerError, UnusableBatchError
-from common.messages.ledger_entry import Decision, DecisionEntry
+from shuffledp.common.errors import PeerError, UnusableBatchError
+from shuffledp.common.messages.ledger_entry import Decision, DecisionEntry
 from tests.support.analyzer_core import BATCH, AnalyzerCore
 from tests.support.analyzer_party import AnalyzerParty, Surroundings
 from tests.support.faults import Boundary, Crash, Life
@@ -97,7 +97,7 @@ async def test_a_crash_at_any_boundary_of_a_decision_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decision: Decision, step: int
 ) -> None:
     """One decision, one release or none, and no key or block of the batch left."""
-    monkeypatch.setattr("analyzer.release.retry_pause", lambda _: 0.0)
+    monkeypatch.setattr("shuffledp.analyzer.release.retry_pause", lambda _: 0.0)
     boundaries = await _run(tmp_path / "no crash", decision, None)
     acts = {boundary.act for boundary in boundaries}
     assert {"decide", "kept batches", "destroy key"} <= acts

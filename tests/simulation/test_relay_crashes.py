@@ -12,14 +12,15 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from common.crypto.hpke import envelope_context, layer_context, split_every
-from common.crypto.signing import KeyUse
-from common.errors import BatchStateError
-from common.messages.batch import BatchState
-from common.messages.inclusion_proof import BatchCommitment
-from common.messages.submission import split_submission
-from common.task.draft import RelayDraft
-from common.task.task import Task
+from shuffledp.common.crypto.hpke import envelope_context, layer_context, split_every
+from shuffledp.common.crypto.signing import KeyUse
+from shuffledp.common.errors import BatchStateError
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.common.messages.inclusion_proof import BatchCommitment
+from shuffledp.common.messages.submission import split_submission
+from shuffledp.common.task.draft import RelayDraft
+from shuffledp.common.task.task import Task
+from shuffledp.user_agent.contribution import Contributor
 from tests.support.analyzer_party import AnalyzerParty, Surroundings
 from tests.support.chains import FLANKS, RELAY, chain
 from tests.support.faults import Boundary, Crash, Life, Loss, Network
@@ -27,7 +28,6 @@ from tests.support.keys import signed_key
 from tests.support.ledger_entries import releases
 from tests.support.parties import RelayParty, ShufflerParty
 from tests.support.tasks import draft
-from user_agent.contribution import Contributor
 
 T = TypeVar("T")
 _USERS = 3
@@ -166,8 +166,8 @@ async def test_a_crash_at_any_boundary_loses_and_doubles_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, every: bool
 ) -> None:
     """Of the first shuffler, the relay or the analyzer; batches have several parts."""
-    monkeypatch.setattr("shuffler.shuffle_job.PART_BYTES", 64 * 200)
-    monkeypatch.setattr("shuffler.shuffle_job.BLOCK_BYTES", 1)
+    monkeypatch.setattr("shuffledp.shuffler.shuffle_job.PART_BYTES", 64 * 200)
+    monkeypatch.setattr("shuffledp.shuffler.shuffle_job.BLOCK_BYTES", 1)
     boundaries = await _run(tmp_path / "no crash", None)
     assert {"shuffler", "relay", "analyzer"} == {each.party for each in boundaries}
     assert {"open", "scatter", "permute"} <= {
@@ -186,6 +186,6 @@ async def test_a_lost_message_loses_and_doubles_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Loss
 ) -> None:
     """Of any call between the parties; a part whose answer was lost is not stored twice."""
-    monkeypatch.setattr("shuffler.shuffle_job.PART_BYTES", 64 * 800)
+    monkeypatch.setattr("shuffledp.shuffler.shuffle_job.PART_BYTES", 64 * 800)
     for number in range(8):
         await _run(tmp_path / f"call {number}", None, (number, how))

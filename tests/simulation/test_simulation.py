@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from common.crypto.signing import SignedTask
-from common.errors import ShuffleDpError
-from common.messages.batch import BatchId, BatchState
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import ShuffleDpError
+from shuffledp.common.messages.batch import BatchId, BatchState
 from tests.support.faults import Crash, Loss
 from tests.support.world import PERSONS, World
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from audit.families.references import noise_chances
-from audit.statistics import probability_lower, probability_upper
-from common.task.shuffler_spec import BinomialNoise, GeometricNoise
-from common.task.task import Task
-from shuffler.shuffle_job import _draw_dummies
+from shuffledp.audit.families.references import noise_chances
+from shuffledp.audit.statistics import probability_lower, probability_upper
+from shuffledp.common.task.shuffler_spec import BinomialNoise, GeometricNoise
+from shuffledp.common.task.task import Task
+from shuffledp.shuffler.shuffle_job import _draw_dummies
 from tests.support.chains import chain
 from tests.support.tasks import published
 

@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from analyzer.finalize import estimate_result, mixture_of
-from analyzer.task_builder import complete
-from common.mechanisms.registry import mean_mechanism_of
-from common.messages.result import CONFIDENCE, Means, interval_half_width
-from common.task.draft import NumberDraft, RelayDraft
-from common.task.named_dummies import ViewDummies
-from common.task.shuffler_spec import RATIO_SUM, GeometricNoise
-from common.task.task import Task
-from lab.simulate.collection import CellCounts, with_noise
+from shuffledp.analyzer.finalize import estimate_result, mixture_of
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.common.mechanisms.registry import mean_mechanism_of
+from shuffledp.common.messages.result import CONFIDENCE, Means, interval_half_width
+from shuffledp.common.task.draft import NumberDraft, RelayDraft
+from shuffledp.common.task.named_dummies import ViewDummies
+from shuffledp.common.task.shuffler_spec import RATIO_SUM, GeometricNoise
+from shuffledp.common.task.task import Task
+from shuffledp.lab.simulate.collection import CellCounts, with_noise
 from tests.support.tasks import draft
 
 _USERS: Final = 2000

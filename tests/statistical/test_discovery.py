@@ -6,9 +6,9 @@ from typing import Final
 import numpy as np
 import pytest
 
-from common.mechanisms.discovery.prefix_hashing import PrefixHashing
-from common.mechanisms.discovery.prefix_search import find_codes
-from common.task.draft import OpenDraft
+from shuffledp.common.mechanisms.discovery.prefix_hashing import PrefixHashing
+from shuffledp.common.mechanisms.discovery.prefix_search import find_codes
+from shuffledp.common.task.draft import OpenDraft
 
 _VALUES: Final = 50_000
 _AT_ONCE: Final = 500_000

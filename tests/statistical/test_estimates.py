@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from analyzer.estimation.histogram import estimate
-from common.mechanisms.base import Mechanism, Mixture
-from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
-from common.mechanisms.randomized_response import Grr
-from common.mechanisms.weights import ResponseWeights
-from common.messages.result import Histogram
-from deploy.datasets.names import IPUMS_1940_CITY
-from deploy.datasets.sources import load
+from shuffledp.analyzer.estimation.histogram import estimate
+from shuffledp.common.mechanisms.base import Mechanism, Mixture
+from shuffledp.common.mechanisms.hashing.local_hashing import LocalHashing, family_for
+from shuffledp.common.mechanisms.randomized_response import Grr
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.messages.result import Histogram
+from shuffledp.deploy.datasets.names import IPUMS_1940_CITY
+from shuffledp.deploy.datasets.sources import load
 
 _RUNS = 40
 _DUMMIES = 1

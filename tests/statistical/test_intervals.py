@@ -14,15 +14,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.mechanisms.base import Mixture
-from common.mechanisms.registry import mechanism_of
-from common.messages.result import simultaneous_confidence
-from common.task.domain_spec import EdgesSpec
-from common.task.shuffler_spec import GeometricNoise
-from common.task.task import Task
-from deploy.results.distribution import Distribution
-from lab.planning.shuffler_noise import geometric_spec
-from lab.simulate.collection import collect, estimate_histogram
+from shuffledp.common.mechanisms.base import Mixture
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.messages.result import simultaneous_confidence
+from shuffledp.common.task.domain_spec import EdgesSpec
+from shuffledp.common.task.shuffler_spec import GeometricNoise
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.results.distribution import Distribution
+from shuffledp.lab.planning.shuffler_noise import geometric_spec
+from shuffledp.lab.simulate.collection import collect, estimate_histogram
 from tests.support.chains import chain
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 from tests.support.reductions import geometric_noise

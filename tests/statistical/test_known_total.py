@@ -13,11 +13,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.mechanisms.registry import mechanism_of
-from common.messages.result import CONFIDENCE, Histogram
-from common.task.named_dummies import ItemDummies
-from common.task.task import Task
-from lab.simulate.collection import collect, estimate_histogram
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.messages.result import CONFIDENCE, Histogram
+from shuffledp.common.task.named_dummies import ItemDummies
+from shuffledp.common.task.task import Task
+from shuffledp.lab.simulate.collection import collect, estimate_histogram
 from tests.support.chains import chain
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, unclaimed_task
 from tests.support.reductions import geometric_noise

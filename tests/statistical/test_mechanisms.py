@@ -13,9 +13,9 @@ import pytest
 from numpy.typing import NDArray
 from randomgen import ChaCha
 
-from common.mechanisms.base import Counts, Mechanism, Mixture
-from common.mechanisms.rappor.permanent_response import scope_secret
-from common.mechanisms.rappor.rappor import Rappor
+from shuffledp.common.mechanisms.base import Counts, Mechanism, Mixture
+from shuffledp.common.mechanisms.rappor.permanent_response import scope_secret
+from shuffledp.common.mechanisms.rappor.rappor import Rappor
 from tests.support.mechanisms import EXAMPLES, example
 from tests.support.moments import largest_deviation, moments
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from common.mechanisms.numeric.coordinate_sampling import MultiRphm
-from common.mechanisms.numeric.number import Moments, NumberMechanism
-from common.protocols import NumberMechanismName
+from shuffledp.common.mechanisms.numeric.coordinate_sampling import MultiRphm
+from shuffledp.common.mechanisms.numeric.number import Moments, NumberMechanism
+from shuffledp.common.protocols import NumberMechanismName
 from tests.support.numbers import EVERY, number_example
 
 _PEOPLE: Final = 20

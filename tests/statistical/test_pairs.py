@@ -13,12 +13,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.mechanisms.key_value.estimator import PairEstimates
-from common.mechanisms.key_value.pairs import Owned
-from common.mechanisms.key_value.privkv import PrivKv
-from common.task.draft import PairDraft
-from deploy.results.next_task import iteration
-from lab.planning.value_design import expected_pairs
+from shuffledp.common.mechanisms.key_value.estimator import PairEstimates
+from shuffledp.common.mechanisms.key_value.pairs import Owned
+from shuffledp.common.mechanisms.key_value.privkv import PrivKv
+from shuffledp.common.task.draft import PairDraft
+from shuffledp.deploy.results.next_task import iteration
+from shuffledp.lab.planning.value_design import expected_pairs
 
 _FAR: Final = 5.2
 _COLLECTIONS: Final = 12_000

@@ -9,12 +9,12 @@ import pytest
 from randomgen import ChaCha
 from scipy import stats
 
-from common.protocols import PROTOCOLS
-from common.task.kinds import ITEM_KINDS
-from common.task_digest import TaskDigest
-from deploy.tasks.value_parser import value_of
+from shuffledp.common.protocols import PROTOCOLS
+from shuffledp.common.task.kinds import ITEM_KINDS
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.tasks.value_parser import value_of
+from shuffledp.user_agent.contribution import Contributor
 from tests.support.protocol_tasks import protocol_task
-from user_agent.contribution import Contributor
 
 
 @pytest.mark.parametrize(

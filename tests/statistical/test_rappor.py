@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.mechanisms.base import Counts
-from common.mechanisms.rappor.rappor import Rappor
-from common.mechanisms.registry import rappor_of
-from common.task.draft import TextDraft
-from deploy.results.decoder import Decoding, decode
-from lab.planning.value_design import predicted_mse
-from lab.simulate.experiments.rappor import exponential_people
+from shuffledp.common.mechanisms.base import Counts
+from shuffledp.common.mechanisms.rappor.rappor import Rappor
+from shuffledp.common.mechanisms.registry import rappor_of
+from shuffledp.common.task.draft import TextDraft
+from shuffledp.deploy.results.decoder import Decoding, decode
+from shuffledp.lab.planning.value_design import predicted_mse
+from shuffledp.lab.simulate.experiments.rappor import exponential_people
 from tests.support.kind_tasks import kind_task
 
 _FALSE_ALARM: Final = 1e-7

@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import pytest
 
-from common.messages.result import CONFIDENCE, Figures, interval_half_width
-from deploy.results.local_level import Observations, Smoothed, smooth
+from shuffledp.common.messages.result import CONFIDENCE, Figures, interval_half_width
+from shuffledp.deploy.results.local_level import Observations, Smoothed, smooth
 
 _ROUNDS: Final = 60
 _LIMITS: Final = {0.1: (0.29, 0.18), 0.01: (0.11, 0.07), 0.001: (0.04, 0.03)}

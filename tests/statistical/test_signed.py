@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from analyzer.estimation.histogram import estimate
-from common.errors import ReportError
-from common.mechanisms.base import Mixture
-from common.mechanisms.signed import Signed
-from common.mechanisms.weights import ResponseWeights
-from common.messages.submission import plain_reports
-from common.task.cluster_dummies import ClusterDummies
+from shuffledp.analyzer.estimation.histogram import estimate
+from shuffledp.common.errors import ReportError
+from shuffledp.common.mechanisms.base import Mixture
+from shuffledp.common.mechanisms.signed import Signed
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.messages.submission import plain_reports
+from shuffledp.common.task.cluster_dummies import ClusterDummies
 
 _SIGNED: Final = Signed(
     6,

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from randomgen import ChaCha
 from scipy import stats
 
-from common.task.task import SUBMISSION_ID_BYTES, Task
-from common.task_digest import TaskDigest
+from shuffledp.common.task.task import SUBMISSION_ID_BYTES, Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.user_agent.contribution import Contributor
 from tests.support.node import install, node
 from tests.support.vectors import vectors
 from tests.vectors.make_transcripts import Draws
-from user_agent.contribution import Contributor
 
 _CELLS: Final = 64
 _SUPPORTED: Final = 16

@@ -4,16 +4,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from audit.harness.party_cores import InProcessAnalyzer
-from audit.harness.tasks import FAR_FUTURE
-from common.crypto.hpke import report_context
-from common.crypto.signing import SignedTask
-from common.mechanisms.registry import mechanism_of
-from common.messages.batch import BatchId, BatchManifest
-from common.messages.result import Result
-from common.task.draft import TaskDraft
-from common.task.task import Task
-from common.task_digest import TaskDigest
+from shuffledp.audit.harness.party_cores import InProcessAnalyzer
+from shuffledp.audit.harness.tasks import FAR_FUTURE
+from shuffledp.common.crypto.hpke import report_context
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.messages.batch import BatchId, BatchManifest
+from shuffledp.common.messages.result import Result
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
 from tests.support.tasks import draft
 
 BATCH: Final = BatchId(b"b" * 16)

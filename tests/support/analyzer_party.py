@@ -9,12 +9,12 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from analyzer.keys import AnalyzerKeys
-from analyzer.storage.store import Store
-from audit.harness.clock import ManualClock
-from audit.harness.party_cores import InlineExecutor, InProcessAnalyzer
-from common.crypto.key_ring import Schedule
-from common.runtime.parts.executor import Job
+from shuffledp.analyzer.keys import AnalyzerKeys
+from shuffledp.analyzer.storage.store import Store
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.audit.harness.party_cores import InlineExecutor, InProcessAnalyzer
+from shuffledp.common.crypto.key_ring import Schedule
+from shuffledp.common.runtime.parts.executor import Job
 from tests.support.faults import Faults, FaultyState, Life, Network, add_boundaries
 
 J = TypeVar("J", bound=Job)

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from audit.harness.party_cores import Recipient
-from common.crypto.signing import SignedTask, SigningIdentity
-from common.errors import PeerError, PeerRefusalError
-from common.messages.batch import BatchManifest, BatchPart
-from common.messages.inclusion_proof import BatchCommitment, tree_over
-from common.task_digest import TaskDigest
+from shuffledp.audit.harness.party_cores import Recipient
+from shuffledp.common.crypto.signing import SignedTask, SigningIdentity
+from shuffledp.common.errors import PeerError, PeerRefusalError
+from shuffledp.common.messages.batch import BatchManifest, BatchPart
+from shuffledp.common.messages.inclusion_proof import BatchCommitment, tree_over
+from shuffledp.common.task_digest import TaskDigest
 from tests.support.leaves import SALT
 
 

@@ -5,16 +5,16 @@ import math
 from functools import cache
 from typing import Any, Final
 
-from analyzer.task_builder import complete
-from audit.finding import Finding
-from audit.harness.tasks import FAR_FUTURE
-from audit.report.audit_report import AuditReport
-from audit.statistics import CONFIDENCE
-from common.accounting.guarantees import guarantees
-from common.crypto.signing import digest_of
-from common.messages.guarantee import REPLACE_ONE
-from common.task.task import Task
-from deploy.tasks.drafts import DEMO_PARAMETERS, closing_draft
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.audit.finding import Finding
+from shuffledp.audit.harness.tasks import FAR_FUTURE
+from shuffledp.audit.report.audit_report import AuditReport
+from shuffledp.audit.statistics import CONFIDENCE
+from shuffledp.common.accounting.guarantees import guarantees
+from shuffledp.common.crypto.signing import digest_of
+from shuffledp.common.messages.guarantee import REPLACE_ONE
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.tasks.drafts import DEMO_PARAMETERS, closing_draft
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, protocol_task
 from tests.support.tokens import TOKENS
 

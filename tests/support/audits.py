@@ -3,9 +3,9 @@
 import dataclasses
 from typing import Final
 
-from audit.harness.tasks import sample_task
-from audit.scenario import AuditSubject, SampleSizes
-from common.task.task import Task
+from shuffledp.audit.harness.tasks import sample_task
+from shuffledp.audit.scenario import AuditSubject, SampleSizes
+from shuffledp.common.task.task import Task
 
 LITTLE: Final = SampleSizes(
     games=200_000, batches=200_000, reports=100_000, devices=300, orders=20_000, users=60

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from common.messages.batch import BatchProgress, BatchState
+from shuffledp.common.messages.batch import BatchProgress, BatchState
 
 
 def progress(n_users: int, **changes: Any) -> BatchProgress:

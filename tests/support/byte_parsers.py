@@ -8,30 +8,31 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 
-from common.crypto.hpke import (
+from shuffledp.common.crypto.hpke import (
     DEFAULT_SUITE,
     HpkePrivateKey,
     HpkePublicKey,
     envelope_context,
     report_context,
 )
-from common.crypto.privacy_tokens import PendingToken, TokenKey, token_challenge
-from common.crypto.signing import (
+from shuffledp.common.crypto.privacy_tokens import PendingToken, TokenKey, token_challenge
+from shuffledp.common.crypto.signing import (
     PublicIdentity,
     SignedTask,
     SigningIdentity,
 )
-from common.crypto.token_signing import TokenSigningKey, blind_sign
-from common.mechanisms.base import Mechanism
-from common.mechanisms.registry import randomizer_of
-from common.messages.inclusion_proof import distinct_rows, leaves_of, salted_leaves
-from common.messages.submission import split_submission
-from common.task.task import Task, honest_share
-from common.transparency.checkpoint import SignedCheckpoint
-from common.transparency.log import LogEntry
-from common.wire.issuance import MAX_CREDENTIAL_BYTES
-from issuer.id_tokens import parse_key_set, verified_subject
-from issuer.token_keys import HeldKey
+from shuffledp.common.crypto.token_signing import TokenSigningKey, blind_sign
+from shuffledp.common.mechanisms.base import Mechanism
+from shuffledp.common.mechanisms.registry import randomizer_of
+from shuffledp.common.messages.inclusion_proof import distinct_rows, leaves_of, salted_leaves
+from shuffledp.common.messages.submission import split_submission
+from shuffledp.common.task.task import Task, honest_share
+from shuffledp.common.transparency.checkpoint import SignedCheckpoint
+from shuffledp.common.transparency.log import LogEntry
+from shuffledp.common.wire.issuance import MAX_CREDENTIAL_BYTES
+from shuffledp.issuer.id_tokens import parse_key_set, verified_subject
+from shuffledp.issuer.token_keys import HeldKey
+from shuffledp.user_agent.contribution import Contributor
 from tests.support.id_tokens import AUDIENCE, KEY_SET, KEYS, NOW, PROVIDER, signed
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.leaves import SALT
@@ -40,7 +41,6 @@ from tests.support.parsers import Parser
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, unclaimed_task
 from tests.support.tasks import published
 from tests.support.transparency import LOG, Log
-from user_agent.contribution import Contributor
 
 
 def _task(protocol: str) -> Task:

@@ -8,25 +8,30 @@ from typing import Any, Final
 import grpc
 import numpy as np
 
-from audit.harness.party_cores import part_header, parts_of
-from common.crypto.hpke import HpkePrivateKey, layer_context, split_every
-from common.crypto.signing import KeyUse, PublicIdentity, SignedTask, SigningIdentity
-from common.messages.batch import BatchId, BatchManifest, chain_batch_id
-from common.messages.inclusion_proof import BatchCommitment, bits_for, leaves_of, tree_over
-from common.messages.submission import plain_reports
-from common.runtime.clock import SystemClock
-from common.runtime.rpc import bind, open_channel
-from common.runtime.tls import Tls, development_files
-from common.task.sealing import report_sealer
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from common.wire.batches import REPORTS_WANTED, commitment_to_wire, delivery_from_wire
-from common.wire.fields import digest_from_wire
-from common.wire.tasks import signed_task_to_wire
-from protos.shuffledp.v1 import analyzer_pb2, relay_pb2_grpc
-from shuffler.delivery import chunks_of_part
-from shuffler.delivery_client import AnalyzerClient, DeliveryClient
-from shuffler.shuffle_job import PART_BYTES
+from shuffledp.audit.harness.party_cores import part_header, parts_of
+from shuffledp.common.crypto.hpke import HpkePrivateKey, layer_context, split_every
+from shuffledp.common.crypto.signing import KeyUse, PublicIdentity, SignedTask, SigningIdentity
+from shuffledp.common.messages.batch import BatchId, BatchManifest, chain_batch_id
+from shuffledp.common.messages.inclusion_proof import (
+    BatchCommitment,
+    bits_for,
+    leaves_of,
+    tree_over,
+)
+from shuffledp.common.messages.submission import plain_reports
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.rpc import bind, open_channel
+from shuffledp.common.runtime.tls import Tls, development_files
+from shuffledp.common.task.sealing import report_sealer
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.batches import REPORTS_WANTED, commitment_to_wire, delivery_from_wire
+from shuffledp.common.wire.fields import digest_from_wire
+from shuffledp.common.wire.tasks import signed_task_to_wire
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2, relay_pb2_grpc
+from shuffledp.shuffler.delivery import chunks_of_part
+from shuffledp.shuffler.delivery_client import AnalyzerClient, DeliveryClient
+from shuffledp.shuffler.shuffle_job import PART_BYTES
 from tests.support.keys import signed_key
 from tests.support.leaves import SALT
 

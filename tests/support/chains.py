@@ -3,10 +3,10 @@
 import math
 from typing import Any, Final
 
-from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
-from common.crypto.signing import KeyUse, SigningIdentity
-from common.task.draft import RelayDraft
-from common.task.shuffler_spec import BinomialNoise, GeometricNoise, ShufflerSpec
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
+from shuffledp.common.crypto.signing import KeyUse, SigningIdentity
+from shuffledp.common.task.draft import RelayDraft
+from shuffledp.common.task.shuffler_spec import BinomialNoise, GeometricNoise, ShufflerSpec
 from tests.support.keys import signed_key
 
 RELAY: Final = SigningIdentity(bytes(31) + b"\x02")

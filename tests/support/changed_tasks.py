@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from audit.harness.tasks import with_shufflers
-from common.task.task import Task
+from shuffledp.audit.harness.tasks import with_shufflers
+from shuffledp.common.task.task import Task
 
 
 def changed(task: Task, **changes: Any) -> Task:

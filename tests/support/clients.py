@@ -10,18 +10,18 @@ import grpc
 import numpy as np
 import pytest
 
-from common.crypto.signing import SignedTask
-from common.messages.batch import BatchState
-from common.messages.result import Result
-from common.task.task import Task
-from common.wire.batches import status_from_wire
-from common.wire.tasks import signed_task_from_wire
-from deploy.clients.local_cluster import Cluster
-from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.common.messages.result import Result
+from shuffledp.common.task.task import Task
+from shuffledp.common.wire.batches import status_from_wire
+from shuffledp.common.wire.tasks import signed_task_from_wire
+from shuffledp.deploy.clients.local_cluster import Cluster
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
+from shuffledp.user_agent.contribution import Contributor
 from tests.support.command_line import run_command
 from tests.support.services import Services
 from tests.support.tasks import draft
-from user_agent.contribution import Contributor
 
 _DAY: Final = 86_400
 _PUBLISHED: Final = itertools.count()

@@ -20,20 +20,20 @@ from typing import Any, Final
 
 from typer.testing import CliRunner
 
-from common.crypto.hpke_pool import _end_with_parent
-from deploy.cli import app
+from shuffledp.common.crypto.hpke_pool import _end_with_parent
+from shuffledp.deploy.cli import app
 
 _PATIENCE: Final = 120.0
 _LOADED_LATER: Final = (
-    "deploy.clients.issuer",
-    "deploy.demo",
-    "deploy.load.run",
-    "deploy.pages.live_server",
-    "deploy.pages.series_page",
-    "lab.planning.planner",
-    "deploy.results.export",
-    "deploy.sentinels.planting",
-    "lab.simulate.sweep",
+    "shuffledp.deploy.clients.issuer",
+    "shuffledp.deploy.demo",
+    "shuffledp.deploy.load.run",
+    "shuffledp.deploy.pages.live_server",
+    "shuffledp.deploy.pages.series_page",
+    "shuffledp.lab.planning.planner",
+    "shuffledp.deploy.results.export",
+    "shuffledp.deploy.sentinels.planting",
+    "shuffledp.lab.simulate.sweep",
 )
 """What the bodies of commands load, with what that loads in turn."""
 
@@ -57,7 +57,7 @@ def shown_json(command: str, *more: str) -> Any:
 @cache
 def _loaded() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["deploy.cli", *_LOADED_LATER])
+    context.set_forkserver_preload(["shuffledp.deploy.cli", *_LOADED_LATER])
     return context
 
 
@@ -80,7 +80,7 @@ def _main(
     sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     sys.argv = ["shuffledp", *arguments]
-    from deploy.cli import main  # noqa: PLC0415  # in the child, where it is loaded already
+    from shuffledp.deploy.cli import main  # noqa: PLC0415  # in the child, where it is loaded already
 
     main()
 

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
-from deploy.cli import app
+from shuffledp.deploy.cli import app
 
 Command = TyperCommand | TyperGroup
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 import grpc
 import psutil
 
-from protos.shuffledp.v1 import shuffler_pb2_grpc
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2_grpc
 
 _DATA, _HEADERS, _SETTINGS, _PING = 0x0, 0x1, 0x4, 0x6
 _END_STREAM, _ACKNOWLEDGED, _END_HEADERS = 0x1, 0x1, 0x4

@@ -11,8 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.docker.__main__ import DEFAULT_BASE
-from deploy.docker.deployment import IMAGES, Deployment, Engine, EngineError, EngineStoppedError
+from shuffledp.deploy.docker.__main__ import DEFAULT_BASE
+from shuffledp.deploy.docker.deployment import (
+    IMAGES,
+    Deployment,
+    Engine,
+    EngineError,
+    EngineStoppedError,
+)
 from tests.containers.private_engine import private_engine
 from tests.containers.wheels import OFFLINE, download
 
@@ -228,8 +234,8 @@ def values_of_users(deployment: Deployment, users: int, seed: int) -> list[int]:
     program = (
         "import json\n"
         "import numpy as np\n"
-        "from deploy.datasets.sources import dataset\n"
-        "from deploy.load.behaviour import assign\n"
+        "from shuffledp.deploy.datasets.sources import dataset\n"
+        "from shuffledp.deploy.load.behaviour import assign\n"
         f"rng = np.random.default_rng({seed})\n"
         f"assign({users}, {{}}, rng)\n"
         f"values = dataset('{DATASET}', {users}).draw({users}, rng)\n"

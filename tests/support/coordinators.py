@@ -3,13 +3,13 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from common.runtime.access import connections_of
-from common.runtime.admission import Admission
-from common.runtime.admission_interceptor import AdmissionInterceptor
-from common.runtime.parts.jobs import OfferedJobs
-from common.runtime.rpc import bind, make_server
-from common.runtime.tls import Tls, VerifiedCallers
-from protos.shuffledp.v1 import jobs_pb2_grpc
+from shuffledp.common.runtime.access import connections_of
+from shuffledp.common.runtime.admission import Admission
+from shuffledp.common.runtime.admission_interceptor import AdmissionInterceptor
+from shuffledp.common.runtime.parts.jobs import OfferedJobs
+from shuffledp.common.runtime.rpc import bind, make_server
+from shuffledp.common.runtime.tls import Tls, VerifiedCallers
+from shuffledp.protos.shuffledp.v1 import jobs_pb2_grpc
 
 
 @asynccontextmanager

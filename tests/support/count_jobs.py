@@ -6,16 +6,16 @@ from typing import Any, Final
 
 import pytest
 
-from analyzer.batch_counts import BatchCounts
-from analyzer.count_job import CountJob
-from audit.harness.party_cores import InlineExecutor, part_header, parts_of
-from common.messages.batch import BatchId, BatchManifest
-from common.messages.inclusion_proof import Tree, bits_for
-from common.receiving.delivery_table import Delivery
-from common.receiving.received_job import ARRIVED
-from common.runtime.blocks import FolderBlocks, StagedBlocks
-from common.runtime.parts.executor import Executor
-from common.runtime.state_directory import StateDirectory
+from shuffledp.analyzer.batch_counts import BatchCounts
+from shuffledp.analyzer.count_job import CountJob
+from shuffledp.audit.harness.party_cores import InlineExecutor, part_header, parts_of
+from shuffledp.common.messages.batch import BatchId, BatchManifest
+from shuffledp.common.messages.inclusion_proof import Tree, bits_for
+from shuffledp.common.receiving.delivery_table import Delivery
+from shuffledp.common.receiving.received_job import ARRIVED
+from shuffledp.common.runtime.blocks import FolderBlocks, StagedBlocks
+from shuffledp.common.runtime.parts.executor import Executor
+from shuffledp.common.runtime.state_directory import StateDirectory
 from tests.support.leaves import SALT
 from tests.support.tasks import PublishedTask
 
@@ -26,9 +26,9 @@ SMALL_SLICE: Final = 5
 
 def divide_finely(monkeypatch: pytest.MonkeyPatch) -> None:
     """Divide small batches as large ones are: into several ranges, buckets and slices."""
-    monkeypatch.setattr("common.messages.inclusion_proof.RANGE_LEAVES", SMALL_RANGE)
-    monkeypatch.setattr("common.messages.inclusion_proof.BUCKET_LEAVES", SMALL_BUCKET)
-    monkeypatch.setattr("common.receiving.received_job._SLICE_REPORTS", SMALL_SLICE)
+    monkeypatch.setattr("shuffledp.common.messages.inclusion_proof.RANGE_LEAVES", SMALL_RANGE)
+    monkeypatch.setattr("shuffledp.common.messages.inclusion_proof.BUCKET_LEAVES", SMALL_BUCKET)
+    monkeypatch.setattr("shuffledp.common.receiving.received_job._SLICE_REPORTS", SMALL_SLICE)
 
 
 def job_over(

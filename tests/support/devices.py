@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from audit.harness.clock import ManualClock
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.user_agent.core import Agent
+from shuffledp.user_agent.credentials import PersonalSecrets
+from shuffledp.user_agent.device_store import DeviceStore
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask
-from user_agent.core import Agent
-from user_agent.credentials import PersonalSecrets
-from user_agent.device_store import DeviceStore
 
 
 def agent_of(

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any, Final
 
-from shuffler.worker import run_part
+from shuffledp.shuffler.worker import run_part
 
 MARKS: Final = "SHUFFLEDP_TEST_MARKS"
 """Variable with a folder of files: `STAGE` names stages that have been run in a worker that died

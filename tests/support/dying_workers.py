@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common.runtime.parts.executor import LocalExecutor
+from shuffledp.common.runtime.parts.executor import LocalExecutor
 
 
 def run_and_die_once(stage: Callable[..., Any], marks: Path, job: object, part: int) -> Any:

@@ -15,21 +15,21 @@ from typing import Final, Literal
 import numpy as np
 import psutil
 
-from common.crypto.batch_key import BatchKey
-from common.messages.batch import BatchId
-from common.runtime.blocks import FolderBlocks
-from common.runtime.clock import SystemClock
-from common.runtime.metrics import ProcessMetrics
-from common.runtime.parts.dask_engine import EngineExecutor, RemotePart
-from common.runtime.parts.executor import PartMetrics
-from common.runtime.parts.jobs import OfferedJobs
-from common.runtime.service import GRPC_SILENCE
-from common.runtime.tls import Tls, TlsFiles, development_files
-from common.task.task import SUBMISSION_ID_BYTES
-from shuffler.metrics import METRICS
-from shuffler.shuffle_job import ShuffleJob
-from shuffler.storage.group import Arrival, form_group
-from shuffler.storage.sqlite_store import SqliteStore
+from shuffledp.common.crypto.batch_key import BatchKey
+from shuffledp.common.messages.batch import BatchId
+from shuffledp.common.runtime.blocks import FolderBlocks
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.metrics import ProcessMetrics
+from shuffledp.common.runtime.parts.dask_engine import EngineExecutor, RemotePart
+from shuffledp.common.runtime.parts.executor import PartMetrics
+from shuffledp.common.runtime.parts.jobs import OfferedJobs
+from shuffledp.common.runtime.service import GRPC_SILENCE
+from shuffledp.common.runtime.tls import Tls, TlsFiles, development_files
+from shuffledp.common.task.task import SUBMISSION_ID_BYTES
+from shuffledp.shuffler.metrics import METRICS
+from shuffledp.shuffler.shuffle_job import ShuffleJob
+from shuffledp.shuffler.storage.group import Arrival, form_group
+from shuffledp.shuffler.storage.sqlite_store import SqliteStore
 from tests.support.coordinators import coordinator
 from tests.support.tasks import PublishedTask
 

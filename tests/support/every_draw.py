@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.mechanisms.base import Reports
+from shuffledp.common.mechanisms.base import Reports
 
 QUARTERS: Final = 4
 """Parts of a long range that stand for it: enough where every threshold is a multiple of 1/4."""

@@ -2,10 +2,10 @@
 
 from typing import Any, Final
 
-from common.messages.batch import TaskState, TaskSummary
-from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
-from common.task.uniform_dummies import NegativeBinomialDummies
-from common.task_digest import TaskDigest
+from shuffledp.common.messages.batch import TaskState, TaskSummary
+from shuffledp.common.task.shuffler_spec import GeometricNoise, ShufflerSpec
+from shuffledp.common.task.uniform_dummies import NegativeBinomialDummies
+from shuffledp.common.task_digest import TaskDigest
 from tests.support.tasks import draft
 
 EXAMPLE_DIGEST: Final = TaskDigest(b"\xd1" * 32)

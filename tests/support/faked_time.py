@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from common.runtime.service import GRPC_SILENCE
+from shuffledp.common.runtime.service import GRPC_SILENCE
 from tests.support.tools import tool
 
 
@@ -40,7 +40,7 @@ class FakedTime:
 
     def run(self, *arguments: str) -> tuple[int, str, str]:
         """Run a command of `shuffledp` by this clock; return status, output and error output."""
-        start = "from deploy.cli import main; main()"
+        start = "from shuffledp.deploy.cli import main; main()"
         command = (sys.executable, "-c", start, *arguments)
         found = subprocess.run(
             command,

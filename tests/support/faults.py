@@ -12,9 +12,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Concatenate, Final, Literal, NamedTuple, ParamSpec, Self, TypeVar
 
-from common.errors import PeerError, PeerRefusalError, ShuffleDpError
-from common.runtime.database import Database
-from common.runtime.state_directory import StateDirectory
+from shuffledp.common.errors import PeerError, PeerRefusalError, ShuffleDpError
+from shuffledp.common.runtime.database import Database
+from shuffledp.common.runtime.state_directory import StateDirectory
 
 P = ParamSpec("P")
 T = TypeVar("T")

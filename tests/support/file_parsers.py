@@ -11,38 +11,38 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from audit.harness.clock import ManualClock
-from common.protocols import Kind
-from common.runtime.database import Database, Schema
-from common.runtime.settings import load
-from common.task.canonical import to_json
-from common.task_digest import TaskDigest
-from deploy.clients.base import read_token
-from deploy.clients.issuer import read_tokens
-from deploy.commands.options import read_identity, read_shuffler_key
-from deploy.commands.profile import read_profile
-from deploy.datasets import files
-from deploy.datasets.sample_people import people_of
-from deploy.datasets.sources import dataset
-from deploy.load.behaviour import Behaviour
-from deploy.load.plan import LoadPlan
-from deploy.load.users import SealedUsers, seal
-from deploy.results.decoder import read_candidates
-from deploy.results.next_task import Iterated, read_result
-from deploy.sentinels.sentinel_file import SentinelFile, SentinelState
-from deploy.tasks import drafts
-from deploy.tasks.drafts import read_token_key
-from deploy.tasks.schedule import read_series
-from issuer.entitlements import PeopleList
-from issuer.id_tokens import IdTokens
-from lab.accountant.query_output import answer_file
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.protocols import Kind
+from shuffledp.common.runtime.database import Database, Schema
+from shuffledp.common.runtime.settings import load
+from shuffledp.common.task.canonical import to_json
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.clients.base import read_token
+from shuffledp.deploy.clients.issuer import read_tokens
+from shuffledp.deploy.commands.options import read_identity, read_shuffler_key
+from shuffledp.deploy.commands.profile import read_profile
+from shuffledp.deploy.datasets import files
+from shuffledp.deploy.datasets.sample_people import people_of
+from shuffledp.deploy.datasets.sources import dataset
+from shuffledp.deploy.load.behaviour import Behaviour
+from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.load.users import SealedUsers, seal
+from shuffledp.deploy.results.decoder import read_candidates
+from shuffledp.deploy.results.next_task import Iterated, read_result
+from shuffledp.deploy.sentinels.sentinel_file import SentinelFile, SentinelState
+from shuffledp.deploy.tasks import drafts
+from shuffledp.deploy.tasks.drafts import read_token_key
+from shuffledp.deploy.tasks.schedule import read_series
+from shuffledp.issuer.entitlements import PeopleList
+from shuffledp.issuer.id_tokens import IdTokens
+from shuffledp.lab.accountant.query_output import answer_file
+from shuffledp.user_agent.credentials import CredentialFile
+from shuffledp.user_agent.settings import UserAgentSettings
 from tests.support.example_tasks import DRAFTS
 from tests.support.id_tokens import AUDIENCE, KEY_SET, PROVIDER
 from tests.support.parsers import directory, file_parser
 from tests.support.tasks import published
 from tests.support.tokens import TOKENS
-from user_agent.credentials import CredentialFile
-from user_agent.settings import UserAgentSettings
 
 _SETTINGS: Final = b"""state_directory = 'state'
 listen = '127.0.0.1:0'

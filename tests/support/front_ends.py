@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from common.runtime.service import Service
-from protos.shuffledp.v1 import shuffler_pb2_grpc
+from shuffledp.common.runtime.service import Service
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2_grpc
 from tests.support.services import Services
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from common.runtime.peer import Peer
+from shuffledp.common.runtime.peer import Peer
 
 PROTO: Final = "application/proto"
 JSON: Final = "application/json"

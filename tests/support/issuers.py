@@ -8,15 +8,15 @@ from typing import Final
 
 import numpy as np
 
-from audit.harness.clock import ManualClock
-from common.crypto.privacy_tokens import PendingToken, TokenKey, token_challenge
-from common.task_digest import TaskDigest
-from issuer.core import Issuance
-from issuer.entitlements import PeopleList
-from issuer.issuance_store import IssuanceStore
-from issuer.metrics import TokenOutcome
-from issuer.token_cap import TokenCap
-from issuer.token_keys import TokenKeys
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.crypto.privacy_tokens import PendingToken, TokenKey, token_challenge
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.issuer.core import Issuance
+from shuffledp.issuer.entitlements import PeopleList
+from shuffledp.issuer.issuance_store import IssuanceStore
+from shuffledp.issuer.metrics import TokenOutcome
+from shuffledp.issuer.token_cap import TokenCap
+from shuffledp.issuer.token_keys import TokenKeys
 from tests.support.faults import Faults, FaultyState, Life, add_boundaries
 
 SECRETS: Final = {name: sha256(name.encode()).digest() for name in ("Ada", "Bo Li")}

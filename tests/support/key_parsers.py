@@ -6,19 +6,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from analyzer.keys import AnalyzerKeys
-from analyzer.settings import AnalyzerSettings
-from audit.harness.clock import ManualClock
-from audit.harness.party_cores import SCHEDULE
-from common.crypto.hpke import DEFAULT_SUITE, SUITES, HpkePrivateKey
-from common.crypto.key_ring import DAY, KeyRing, KeyState
-from common.errors import CredentialError
-from common.runtime.confirmed_clock import ConfirmedClock
-from common.runtime.key_store import RING_FILE, KeyStore
-from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import development_files, identity_for
-from deploy.clients.key_folder import KeyFolder
-from shuffler.server import publish_keys
+from shuffledp.analyzer.keys import AnalyzerKeys
+from shuffledp.analyzer.settings import AnalyzerSettings
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.audit.harness.party_cores import SCHEDULE
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE, SUITES, HpkePrivateKey
+from shuffledp.common.crypto.key_ring import DAY, KeyRing, KeyState
+from shuffledp.common.errors import CredentialError
+from shuffledp.common.runtime.confirmed_clock import ConfirmedClock
+from shuffledp.common.runtime.key_store import RING_FILE, KeyStore
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.tls import development_files, identity_for
+from shuffledp.deploy.clients.key_folder import KeyFolder
+from shuffledp.shuffler.server import publish_keys
 from tests.support.keys import SHUFFLER
 from tests.support.parsers import Parser, directory
 

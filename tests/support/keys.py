@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from audit.harness.party_cores import SCHEDULE
-from common.crypto import signing
-from common.crypto.hpke import HpkePrivateKey, HpkePublicKey
-from common.crypto.signing import KeyUse, PublicIdentity, SigningIdentity
-from common.limits import MAX_UNIX_TIME
-from common.runtime.key_store import KeyStore
-from common.runtime.state_directory import StateDirectory
-from common.task_digest import TaskDigest
+from shuffledp.audit.harness.party_cores import SCHEDULE
+from shuffledp.common.crypto import signing
+from shuffledp.common.crypto.hpke import HpkePrivateKey, HpkePublicKey
+from shuffledp.common.crypto.signing import KeyUse, PublicIdentity, SigningIdentity
+from shuffledp.common.limits import MAX_UNIX_TIME
+from shuffledp.common.runtime.key_store import KeyStore
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.task_digest import TaskDigest
 
 SHUFFLER: Final = SigningIdentity(bytes(31) + b"\x01")
 """The identity of shufflers without a state directory."""

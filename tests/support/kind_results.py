@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.mechanisms.registry import rappor_of
-from common.mechanisms.tables import Tables
-from common.messages.result import (
+from shuffledp.common.mechanisms.registry import rappor_of
+from shuffledp.common.mechanisms.tables import Tables
+from shuffledp.common.messages.result import (
     BitTable,
     Estimate,
     FoundValues,
@@ -18,9 +18,9 @@ from common.messages.result import (
     Result,
     ShareTables,
 )
-from common.protocols import Kind
-from common.task.task import Task
-from common.task.view_specs import TableSpec
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.view_specs import TableSpec
 from tests.support.kind_tasks import kind_task
 from tests.support.results import released
 

@@ -4,13 +4,13 @@ import dataclasses
 from functools import cache
 from typing import Any, Final
 
-from analyzer.task_builder import complete
-from common.messages.submission import Value
-from common.protocols import Kind, protocol_named, protocols_of
-from common.task.domain_spec import AttributeSpec, EdgesSpec
-from common.task.draft import NumberDraft, OpenDraft, PairDraft, TableDraft, TextDraft
-from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
-from common.task.task import Task
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.common.messages.submission import Value
+from shuffledp.common.protocols import Kind, protocol_named, protocols_of
+from shuffledp.common.task.domain_spec import AttributeSpec, EdgesSpec
+from shuffledp.common.task.draft import NumberDraft, OpenDraft, PairDraft, TableDraft, TextDraft
+from shuffledp.common.task.shuffler_spec import GeometricNoise, ShufflerSpec
+from shuffledp.common.task.task import Task
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY
 from tests.support.tasks import draft
 

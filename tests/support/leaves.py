@@ -2,16 +2,16 @@
 
 from typing import Final
 
-from common.crypto.signing import SigningIdentity
-from common.messages.batch import BatchId
-from common.messages.inclusion_proof import (
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.messages.batch import BatchId
+from shuffledp.common.messages.inclusion_proof import (
     HASH_BYTES,
     BatchCommitment,
     InclusionProof,
     leaf,
     tree_over,
 )
-from common.task_digest import TaskDigest
+from shuffledp.common.task_digest import TaskDigest
 
 SALT: Final = bytes(range(32))
 

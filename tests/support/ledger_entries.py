@@ -3,12 +3,17 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-from analyzer.budgets import PopulationBudget
-from common.crypto.signing import SigningIdentity
-from common.messages.batch import BatchId
-from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry, LedgerEntry
-from common.task_digest import TaskDigest
-from deploy.tasks.population_budgets import PopulationBudgets
+from shuffledp.analyzer.budgets import PopulationBudget
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.messages.batch import BatchId
+from shuffledp.common.messages.ledger_entry import (
+    ChainedEntry,
+    ChainHead,
+    DecisionEntry,
+    LedgerEntry,
+)
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.tasks.population_budgets import PopulationBudgets
 
 _FIELDS: Final[dict[str, Any]] = {
     "task_digest": TaskDigest(b"\xd1" * 32),

@@ -6,18 +6,18 @@ from typing import Any, Final
 
 from google.protobuf.json_format import MessageToJson
 
-from audit.harness.clock import ManualClock
-from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
-from common.runtime.state_directory import StateDirectory
-from common.runtime.witness_service import WitnessServicer
-from common.transparency.growth import Growth
-from common.transparency.log import EntryKind, LogCopy, LogEntry, find_fork
-from common.transparency.merkle import LogTree
-from common.wire import transparency
-from common.wire.added_entries import growth_from_wire, growth_to_wire
-from common.wire.tasks import task_question_from_wire
-from deploy.commands.log import read_evidence
-from protos.shuffledp.v1 import log_pb2, shuffler_pb2, user_agent_pb2
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.witness_service import WitnessServicer
+from shuffledp.common.transparency.growth import Growth
+from shuffledp.common.transparency.log import EntryKind, LogCopy, LogEntry, find_fork
+from shuffledp.common.transparency.merkle import LogTree
+from shuffledp.common.wire import transparency
+from shuffledp.common.wire.added_entries import growth_from_wire, growth_to_wire
+from shuffledp.common.wire.tasks import task_question_from_wire
+from shuffledp.deploy.commands.log import read_evidence
+from shuffledp.protos.shuffledp.v1 import log_pb2, shuffler_pb2, user_agent_pb2
 from tests.support.parsers import Parser, file_parser, message_parser
 from tests.support.transparency import LOG, Log, task_entry
 

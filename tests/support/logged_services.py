@@ -7,16 +7,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, Self
 
-import witness.server
-from analyzer.settings import WitnessAddress
-from common.runtime.key_store import load_identity
-from common.runtime.service import Service
-from common.runtime.state_directory import StateDirectory
-from common.transparency.checkpoint import NoteKey
-from common.transparency.log import LogEvidence
+import shuffledp.witness.server
+from shuffledp.analyzer.settings import WitnessAddress
+from shuffledp.common.runtime.key_store import load_identity
+from shuffledp.common.runtime.service import Service
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.transparency.checkpoint import NoteKey
+from shuffledp.common.transparency.log import LogEvidence
+from shuffledp.user_agent.task_log import all_evidence
+from shuffledp.witness.settings import WitnessSettings
 from tests.support.services import Services
-from user_agent.task_log import all_evidence
-from witness.settings import WitnessSettings
 
 N_THIRD_PARTIES: Final = 2
 N_WITNESSES: Final = 1 + N_THIRD_PARTIES
@@ -47,7 +47,7 @@ class LoggedServices(Services):
     async def start_witness(self, number: int, listen: str = "127.0.0.1:0") -> Service:
         """Start a third party's witness."""
         settings = self._settings(f"witness-{number}") | {"listen": listen}
-        return await witness.server.start(
+        return await shuffledp.witness.server.start(
             WitnessSettings(**settings, analyzer_identity=self.identity)
         )
 

@@ -1,6 +1,6 @@
 """A machine whose clocks a test moves."""
 
-from common.runtime.clock import Reading
+from shuffledp.common.runtime.clock import Reading
 
 
 class Machine:

@@ -7,15 +7,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.mechanisms.base import Mechanism
-from common.mechanisms.hashing.finite_field import HashFamily
-from common.mechanisms.hashing.local_hashing import LocalHashing
-from common.mechanisms.hashing.string_hashing import StringHashing
-from common.mechanisms.randomized_response import Grr
-from common.mechanisms.square_wave import SquareWave
-from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
-from common.mechanisms.weights import ResponseWeights
 from examples.subset_selection import SubsetSelection
+from shuffledp.common.mechanisms.base import Mechanism
+from shuffledp.common.mechanisms.hashing.finite_field import HashFamily
+from shuffledp.common.mechanisms.hashing.local_hashing import LocalHashing
+from shuffledp.common.mechanisms.hashing.string_hashing import StringHashing
+from shuffledp.common.mechanisms.randomized_response import Grr
+from shuffledp.common.mechanisms.square_wave import SquareWave
+from shuffledp.common.mechanisms.unary import OptimizedUnary, SymmetricUnary
+from shuffledp.common.mechanisms.weights import ResponseWeights
 
 NONCE: Final = b"n" * 32
 

@@ -3,11 +3,11 @@
 import dataclasses
 from typing import Any, Final
 
-from common.mechanisms.numeric.coordinate_sampling import MultiRphm
-from common.mechanisms.numeric.number import NumberMechanism
-from common.mechanisms.registry import NUMBER_MECHANISMS
-from common.protocols import NumberMechanismName
-from common.task.specs import NumberSpec
+from shuffledp.common.mechanisms.numeric.coordinate_sampling import MultiRphm
+from shuffledp.common.mechanisms.numeric.number import NumberMechanism
+from shuffledp.common.mechanisms.registry import NUMBER_MECHANISMS
+from shuffledp.common.protocols import NumberMechanismName
+from shuffledp.common.task.specs import NumberSpec
 from tests.support.mechanisms import NONCE
 
 ONE_NUMBER: Final[tuple[NumberMechanismName, ...]] = ("laplace", "duchi", "piecewise", "hybrid")

@@ -7,22 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import publisher.server
-from common.crypto.randomness import new_seed
-from common.crypto.signing import SignedTask
-from common.runtime.state_directory import StateDirectory
-from common.runtime.witness_service import load_witness_key
-from common.task.task import Task
-from deploy.clients.issuer import IssuerClient, fetch_tokens
-from deploy.clients.local_parties import LOOPBACK
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from publisher.settings import PublisherSettings
+import shuffledp.publisher.server
+from shuffledp.common.crypto.randomness import new_seed
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.witness_service import load_witness_key
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.clients.issuer import IssuerClient, fetch_tokens
+from shuffledp.deploy.clients.local_parties import LOOPBACK
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.publisher.settings import PublisherSettings
+from shuffledp.user_agent.credentials import CredentialFile
 from tests.support.clients import DEADLINE, envelopes
 from tests.support.engines import free_port
 from tests.support.loop_thread import LoopThread
 from tests.support.services import Services
 from tests.support.tasks import draft
-from user_agent.credentials import CredentialFile
 
 _DAY: Final = 86_400
 _PEOPLE: Final = tuple(f"person {number}" for number in range(40))
@@ -60,7 +60,7 @@ class _Parties(Services):
             total_central_epsilon_cap=10.0,
             inclusion_check_seconds=0.5,
         )
-        self.publisher = await publisher.server.start(self.pins)
+        self.publisher = await shuffledp.publisher.server.start(self.pins)
 
     async def stop(self) -> None:
         """Stop all, callers first."""
@@ -71,7 +71,7 @@ class _Parties(Services):
     async def another_page(self, **changes: Any) -> AsyncIterator[str]:
         """Yield the address of a page with other constants, whose origin the services accept."""
         given: dict[str, Any] = {"listen": self.other_page} | changes
-        other = await publisher.server.start(replace(self.pins, **given))
+        other = await shuffledp.publisher.server.start(replace(self.pins, **given))
         try:
             yield f"http://{other.address}/"
         finally:

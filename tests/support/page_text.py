@@ -3,7 +3,7 @@
 import re
 from html import unescape
 
-from common.version import VERSION
+from shuffledp.common.version import VERSION
 
 _ENDS = re.compile(r"</(?:p|tr|h\d|li|div|caption|summary|article|section|dl)>")
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from common.runtime.admission import read_message
+from shuffledp.common.runtime.admission import read_message
 from tests.support.mutation import Form
 
 MODULES: Final = ("wire", "log", "byte", "text", "file", "key")

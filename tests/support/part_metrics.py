@@ -1,9 +1,9 @@
 """Metrics of parts, for executors in tests."""
 
-from analyzer.metrics import METRICS
-from audit.harness.clock import ManualClock
-from common.runtime.metrics import Metrics
-from common.runtime.parts.executor import PartMetrics
+from shuffledp.analyzer.metrics import METRICS
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.runtime.metrics import Metrics
+from shuffledp.common.runtime.parts.executor import PartMetrics
 
 
 def part_metrics() -> PartMetrics:

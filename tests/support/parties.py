@@ -7,16 +7,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from common.crypto.signing import SignedTask, envelope_hash, sign_receipt
-from common.messages.batch import BatchManifest, BatchPart
-from common.messages.inclusion_proof import BatchCommitment, InclusionProof
-from common.runtime.key_store import KeyStore
-from common.runtime.state_directory import StateDirectory
-from common.task_digest import TaskDigest
-from shuffler.delivery import Deliveries
-from shuffler.delivery_client import ReceivingParty
-from shuffler.relay.relay_store import RelayStore
-from shuffler.storage.sqlite_store import SqliteStore
+from shuffledp.common.crypto.signing import SignedTask, envelope_hash, sign_receipt
+from shuffledp.common.messages.batch import BatchManifest, BatchPart
+from shuffledp.common.messages.inclusion_proof import BatchCommitment, InclusionProof
+from shuffledp.common.runtime.key_store import KeyStore
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.shuffler.delivery import Deliveries
+from shuffledp.shuffler.delivery_client import ReceivingParty
+from shuffledp.shuffler.relay.relay_store import RelayStore
+from shuffledp.shuffler.storage.sqlite_store import SqliteStore
+from shuffledp.user_agent.core import Agent
+from shuffledp.user_agent.credentials import PersonalSecrets
+from shuffledp.user_agent.device_store import DeviceStore
+from shuffledp.user_agent.policy import Claim
 from tests.support.analyzer_party import SCHEDULE, AnalyzerParty, FaultyExecutor, Surroundings
 from tests.support.chains import RELAY
 from tests.support.faults import Crash, FaultyState, Life, add_boundaries
@@ -24,10 +28,6 @@ from tests.support.keys import SHUFFLER
 from tests.support.policies import generous
 from tests.support.relays import Relay
 from tests.support.shuffler_core import Shuffler
-from user_agent.core import Agent
-from user_agent.credentials import PersonalSecrets
-from user_agent.device_store import DeviceStore
-from user_agent.policy import Claim
 
 T = TypeVar("T")
 

@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 from scipy import optimize
 
-from analyzer.estimation.histogram import DebiasedShares
-from common.mechanisms.base import Channel, Counts, Vector
-from common.protocols import Refinement
+from shuffledp.analyzer.estimation.histogram import DebiasedShares
+from shuffledp.common.mechanisms.base import Channel, Counts, Vector
+from shuffledp.common.protocols import Refinement
 
 _CLOSE: Final = 1e-6
 _HALVINGS: Final = 100

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from common.crypto.signing import PublicIdentity
+from shuffledp.common.crypto.signing import PublicIdentity
+from shuffledp.user_agent.policy import Policy
 from tests.support.keys import SHUFFLER
-from user_agent.policy import Policy
 
 
 def generous(

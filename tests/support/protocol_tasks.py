@@ -3,15 +3,15 @@
 from functools import cache
 from typing import Any, Final
 
-from analyzer.task_builder import with_claims, without_claim
-from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
-from common.protocols import protocol_named, protocols_of
-from common.task.cluster_dummies import ClusterDummies
-from common.task.domain_spec import EdgesSpec
-from common.task.named_dummies import ItemDummies
-from common.task.shuffler_spec import BinomialNoise, GeometricNoise, ShufflerSpec
-from common.task.task import Task
-from common.task.uniform_dummies import NegativeBinomialDummies
+from shuffledp.analyzer.task_builder import with_claims, without_claim
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
+from shuffledp.common.protocols import protocol_named, protocols_of
+from shuffledp.common.task.cluster_dummies import ClusterDummies
+from shuffledp.common.task.domain_spec import EdgesSpec
+from shuffledp.common.task.named_dummies import ItemDummies
+from shuffledp.common.task.shuffler_spec import BinomialNoise, GeometricNoise, ShufflerSpec
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.uniform_dummies import NegativeBinomialDummies
 from tests.support.tasks import draft
 
 ANALYZER_KEY: Final = HpkePrivateKey(DEFAULT_SUITE, b"\x01" * 32)

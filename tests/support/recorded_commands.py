@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from typer.testing import CliRunner
 
-from deploy.cli import app
+from shuffledp.deploy.cli import app
 
 FILE: Final = Path(__file__).parents[1] / "vectors" / "commands.json"
 _DIFFERS: Final = frozenset({"seconds", "shuffledp", "task_digest", "command"})

@@ -3,11 +3,11 @@
 from functools import partial
 from typing import Any, Final
 
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.mechanisms.reduction import MatchCountReduction
-from common.task.dummy_forms import AnyDummies
-from common.task.shuffler_spec import RATIO_SUM, GeometricNoise
-from common.task.uniform_dummies import NO_DUMMIES
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.task.dummy_forms import AnyDummies
+from shuffledp.common.task.shuffler_spec import RATIO_SUM, GeometricNoise
+from shuffledp.common.task.uniform_dummies import NO_DUMMIES
 
 
 def reduction_for(answers: int, local_epsilon: float, *, hashing: bool) -> MatchCountReduction:

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from common.accounting.anonymity_set import AnonymitySet
-from common.mechanisms.reduction import MatchCountReduction
-from lab.bounds.attack import _attacks
-from lab.bounds.general_blanket import BlanketPair
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.lab.bounds.attack import _attacks
+from shuffledp.lab.bounds.general_blanket import BlanketPair
 
 
 def delta_lower(

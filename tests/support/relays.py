@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from audit.harness.party_cores import InProcessRelay, chunks_of
-from common.crypto.hpke import HpkePrivateKey, report_context, split_every
-from common.crypto.signing import SignedTask
-from common.errors import PeerRefusalError, PeerUnableError, ShuffleDpError
-from common.messages.batch import BatchManifest, BatchPart, BatchState, chain_batch_id
-from common.messages.inclusion_proof import BatchCommitment
-from common.messages.submission import PLAIN_REPORT, plain_reports
-from common.task.sealing import report_sealer
-from common.task_digest import TaskDigest
+from shuffledp.audit.harness.party_cores import InProcessRelay, chunks_of
+from shuffledp.common.crypto.hpke import HpkePrivateKey, report_context, split_every
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import PeerRefusalError, PeerUnableError, ShuffleDpError
+from shuffledp.common.messages.batch import BatchManifest, BatchPart, BatchState, chain_batch_id
+from shuffledp.common.messages.inclusion_proof import BatchCommitment
+from shuffledp.common.messages.submission import PLAIN_REPORT, plain_reports
+from shuffledp.common.task.sealing import report_sealer
+from shuffledp.common.task_digest import TaskDigest
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.chains import RELAY, chain
 from tests.support.tasks import PublishedTask, published

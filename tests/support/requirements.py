@@ -3,12 +3,12 @@
 import math
 from typing import Any
 
-from common.mechanisms.reduction import MatchCountReduction
-from common.protocols import Kind
-from lab.planning.calibration import gaussian_mu
-from lab.planning.design import Design, ItemDesign
-from lab.planning.requirements import Requirements
-from lab.planning.value_design import ValueDesign
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.protocols import Kind
+from shuffledp.lab.planning.calibration import gaussian_mu
+from shuffledp.lab.planning.design import Design, ItemDesign
+from shuffledp.lab.planning.requirements import Requirements
+from shuffledp.lab.planning.value_design import ValueDesign
 
 
 def small_requirements(**changes: Any) -> Requirements:

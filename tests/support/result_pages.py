@@ -7,12 +7,12 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from common.messages.result import Histogram, Result
-from common.task.task import Task
-from deploy.datasets.sample_people import SamplePeople
-from deploy.demo.truth import beside_truth
-from deploy.pages.result_page import result_page
-from deploy.results.result_view import result_view
+from shuffledp.common.messages.result import Histogram, Result
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.datasets.sample_people import SamplePeople
+from shuffledp.deploy.demo.truth import beside_truth
+from shuffledp.deploy.pages.result_page import result_page
+from shuffledp.deploy.results.result_view import result_view
 from tests.support.results import guarantee, released
 from tests.support.tasks import PublishedTask, published
 

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common.crypto.signing import SignedTask
-from common.messages.guarantee import REPLACE_ONE, Coalition, Guarantee
-from common.messages.result import Histogram, Result
-from common.task.task import Task
-from common.task_digest import TaskDigest
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.messages.guarantee import REPLACE_ONE, Coalition, Guarantee
+from shuffledp.common.messages.result import Histogram, Result
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
 
 
 def counts_of(signed: SignedTask, result: Result) -> NDArray[np.int64]:

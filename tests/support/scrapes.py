@@ -8,15 +8,15 @@ from typing import Final
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-import analyzer.metrics
-import issuer.metrics
-import shuffler.metrics
-from common.runtime.metrics import OF_ALL, OF_SERVERS, MetricRow, Metrics, Party
+import shuffledp.analyzer.metrics
+import shuffledp.issuer.metrics
+import shuffledp.shuffler.metrics
+from shuffledp.common.runtime.metrics import OF_ALL, OF_SERVERS, MetricRow, Metrics, Party
 
 DEFINITIONS: Final[dict[Party, tuple[MetricRow, ...]]] = {
-    "analyzer": analyzer.metrics.METRICS,
-    "shuffler": shuffler.metrics.METRICS,
-    "issuer": issuer.metrics.METRICS,
+    "analyzer": shuffledp.analyzer.metrics.METRICS,
+    "shuffler": shuffledp.shuffler.metrics.METRICS,
+    "issuer": shuffledp.issuer.metrics.METRICS,
     "user_agent": OF_ALL,
     "witness": OF_SERVERS,
 }

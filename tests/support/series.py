@@ -5,12 +5,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.messages.batch import TaskState, TaskSummary
-from common.messages.ledger_entry import LedgerEntry
-from common.task_digest import TaskDigest
-from deploy.results.estimate_table import EstimateTable
-from deploy.results.series import SeriesResults
-from deploy.tasks.schedule import Series, read_series
+from shuffledp.common.messages.batch import TaskState, TaskSummary
+from shuffledp.common.messages.ledger_entry import LedgerEntry
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.results.estimate_table import EstimateTable
+from shuffledp.deploy.results.series import SeriesResults
+from shuffledp.deploy.tasks.schedule import Series, read_series
 from tests.support.ledger_entries import first_entry
 
 _FIELDS: Final[dict[str, Any]] = {

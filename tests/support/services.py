@@ -7,15 +7,15 @@ from typing import Any, Final
 
 import grpc
 
-from audit.harness import services
-from audit.harness.tasks import FAR_FUTURE
-from common.crypto.signing import SignedTask
-from common.runtime.clock import SystemClock
-from common.runtime.rpc import open_channel
-from common.runtime.tls import development_files
-from deploy.clients.local_parties import LOOPBACK
-from deploy.load.target import Target, connect
-from protos.shuffledp.v1 import analyzer_pb2_grpc, shuffler_pb2_grpc, user_agent_pb2_grpc
+from shuffledp.audit.harness import services
+from shuffledp.audit.harness.tasks import FAR_FUTURE
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.rpc import open_channel
+from shuffledp.common.runtime.tls import development_files
+from shuffledp.deploy.clients.local_parties import LOOPBACK
+from shuffledp.deploy.load.target import Target, connect
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2_grpc, shuffler_pb2_grpc, user_agent_pb2_grpc
 from tests.support.http_calls import HttpConnection
 from tests.support.tasks import draft
 

@@ -5,16 +5,16 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from audit.harness.party_cores import InProcessShuffler
-from common.crypto.hpke import HpkePrivateKey, Opener, SealContext
-from common.crypto.hpke_pool import HpkePool
-from common.messages.batch import BatchState
-from common.messages.submission import Outcome
-from shuffler.delivery_client import ReceivingParty
+from shuffledp.audit.harness.party_cores import InProcessShuffler
+from shuffledp.common.crypto.hpke import HpkePrivateKey, Opener, SealContext
+from shuffledp.common.crypto.hpke_pool import HpkePool
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.shuffler.delivery_client import ReceivingParty
+from shuffledp.user_agent.contribution import Contributor
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import SHUFFLER
 from tests.support.tasks import PublishedTask, published
-from user_agent.contribution import Contributor
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,9 +1,9 @@
 """An in-memory shuffler for a user agent's tests."""
 
-from common.crypto.signing import SignedTask, sign_receipt
-from common.errors import PeerError, PeerRefusalError
-from common.messages.inclusion_proof import BatchCommitment, InclusionProof
-from common.task_digest import TaskDigest
+from shuffledp.common.crypto.signing import SignedTask, sign_receipt
+from shuffledp.common.errors import PeerError, PeerRefusalError
+from shuffledp.common.messages.inclusion_proof import BatchCommitment, InclusionProof
+from shuffledp.common.task_digest import TaskDigest
 from tests.support.keys import SHUFFLER
 from tests.support.leaves import GrownTree
 

@@ -5,11 +5,11 @@ from typing import Final
 
 import numpy as np
 
-from deploy.datasets.sources import Dataset
-from lab.simulate.accuracy import ByValue, Repeat
-from lab.simulate.baselines import CentralErrors
-from lab.simulate.populations import Population
-from lab.simulate.sweep_row import Accounting, SweepRow
+from shuffledp.deploy.datasets.sources import Dataset
+from shuffledp.lab.simulate.accuracy import ByValue, Repeat
+from shuffledp.lab.simulate.baselines import CentralErrors
+from shuffledp.lab.simulate.populations import Population
+from shuffledp.lab.simulate.sweep_row import Accounting, SweepRow
 from tests.support.tasks import published
 
 TASK: Final = published().task

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from audit.harness.clock import ManualClock
-from common.crypto.batch_key import BatchKey
-from common.messages.batch import BatchId
-from common.messages.submission import Outcome
-from common.runtime.clock import Clock, SystemClock
-from common.runtime.metrics import ProcessMetrics
-from shuffler.metrics import METRICS, StoreMetrics
-from shuffler.storage.group import NUMBER_BITS, Arrival, form_group, open_group
-from shuffler.storage.postgres_store import PostgresStore
-from shuffler.storage.sqlite_store import SqliteStore
-from shuffler.storage.submission_store import SubmissionStore
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.crypto.batch_key import BatchKey
+from shuffledp.common.messages.batch import BatchId
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.runtime.clock import Clock, SystemClock
+from shuffledp.common.runtime.metrics import ProcessMetrics
+from shuffledp.shuffler.metrics import METRICS, StoreMetrics
+from shuffledp.shuffler.storage.group import NUMBER_BITS, Arrival, form_group, open_group
+from shuffledp.shuffler.storage.postgres_store import PostgresStore
+from shuffledp.shuffler.storage.sqlite_store import SqliteStore
+from shuffledp.shuffler.storage.submission_store import SubmissionStore
 from tests.support.tasks import published
 
 BATCH: Final = BatchId(b"b" * 16)

@@ -4,13 +4,13 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
-from analyzer.task_builder import complete
-from audit.harness.tasks import FAR_FUTURE
-from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
-from common.crypto.signing import SignedTask, SigningIdentity
-from common.limits import MAX_UNIX_TIME
-from common.task.draft import TaskDraft
-from common.task.task import Task
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.audit.harness.tasks import FAR_FUTURE
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
+from shuffledp.common.crypto.signing import SignedTask, SigningIdentity
+from shuffledp.common.limits import MAX_UNIX_TIME
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.task import Task
 from tests.support.keys import signed_key
 
 SHUFFLER_NOISE: Final[dict[str, Any]] = {

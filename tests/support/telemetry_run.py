@@ -19,18 +19,18 @@ from typing import Final
 import numpy as np
 import pytest
 
-from audit.harness.byte_search import encodings
-from audit.harness.services import RecordingProxy, files_of
-from common.crypto.signing import SignedTask
-from common.errors import PeerError
-from common.runtime.rpc import open_channel, reply
-from common.task.task import Task
-from deploy.clients.local_cluster import Cluster
-from deploy.clients.user_agent import send
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.audit.harness.byte_search import encodings
+from shuffledp.audit.harness.services import RecordingProxy, files_of
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import PeerError
+from shuffledp.common.runtime.rpc import open_channel, reply
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.clients.local_cluster import Cluster
+from shuffledp.deploy.clients.user_agent import send
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.user_agent.contribution import Contributor
 from tests.support.clients import publish
 from tests.support.scrapes import fetch, series_in
-from user_agent.contribution import Contributor
 
 USERS: Final = 24
 PERSONS: Final = 4

@@ -4,22 +4,27 @@ import re
 from functools import partial
 from typing import Final
 
-from common.crypto.signing import PublicIdentity
-from common.errors import TaskError
-from common.messages.submission import label_numbers, parse_item, parse_numbers, parse_pairs
-from common.runtime.http_edge import read_json
-from common.runtime.peer import forwarded_address, networks
-from common.runtime.settings import load
-from common.transparency.checkpoint import NoteKey
-from deploy.commands.options import parse_cap, parse_shares, task_digest
-from deploy.datasets.sources import dataset
-from deploy.load.behaviour import shares_from
-from deploy.load.plan import ramp_from
-from deploy.load.target import page_from, usage_from
-from deploy.tasks.value_parser import parse_breakdown, parse_range, parse_tables
-from lab.accountant.query import parse_distribution
-from protos.shuffledp.v1 import shuffler_pb2
-from shuffler.settings import ShufflerSettings
+from shuffledp.common.crypto.signing import PublicIdentity
+from shuffledp.common.errors import TaskError
+from shuffledp.common.messages.submission import (
+    label_numbers,
+    parse_item,
+    parse_numbers,
+    parse_pairs,
+)
+from shuffledp.common.runtime.http_edge import read_json
+from shuffledp.common.runtime.peer import forwarded_address, networks
+from shuffledp.common.runtime.settings import load
+from shuffledp.common.transparency.checkpoint import NoteKey
+from shuffledp.deploy.commands.options import parse_cap, parse_shares, task_digest
+from shuffledp.deploy.datasets.sources import dataset
+from shuffledp.deploy.load.behaviour import shares_from
+from shuffledp.deploy.load.plan import ramp_from
+from shuffledp.deploy.load.target import page_from, usage_from
+from shuffledp.deploy.tasks.value_parser import parse_breakdown, parse_range, parse_tables
+from shuffledp.lab.accountant.query import parse_distribution
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2
+from shuffledp.shuffler.settings import ShufflerSettings
 from tests.support.parsers import Parser, typed
 from tests.support.transparency import SPECIFIED_KEY
 

@@ -6,13 +6,13 @@ from typing import Final
 
 import numpy as np
 
-from common.crypto.privacy_tokens import PendingToken
-from common.crypto.signing import KeyUse, SigningIdentity, prove_key
-from common.crypto.token_signing import TokenSigningKey
-from common.errors import ConflictError, CredentialError, PeerError, PeerRefusalError
-from common.limits import MAX_UNIX_TIME
-from common.task.token_spec import TokenSpec
-from common.task_digest import TaskDigest
+from shuffledp.common.crypto.privacy_tokens import PendingToken
+from shuffledp.common.crypto.signing import KeyUse, SigningIdentity, prove_key
+from shuffledp.common.crypto.token_signing import TokenSigningKey
+from shuffledp.common.errors import ConflictError, CredentialError, PeerError, PeerRefusalError
+from shuffledp.common.limits import MAX_UNIX_TIME
+from shuffledp.common.task.token_spec import TokenSpec
+from shuffledp.common.task_digest import TaskDigest
 
 ISSUER: Final = SigningIdentity(bytes(31) + b"\x03")
 """The identity of the issuer."""

@@ -5,18 +5,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from common.crypto.signing import SigningIdentity
-from common.transparency.checkpoint import (
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.transparency.checkpoint import (
     Checkpoint,
     NoteKey,
     NoteSignature,
     SignatureType,
     SignedCheckpoint,
 )
-from common.transparency.log import EntryKind, LogEntry, LogEvidence
-from common.transparency.merkle import EMPTY_ROOT, LogTree, leaf_hash, verify_consistency
-from common.transparency.witness import Witness
-from common.transparency.witness_policy import WitnessPolicy
+from shuffledp.common.transparency.log import EntryKind, LogEntry, LogEvidence
+from shuffledp.common.transparency.merkle import EMPTY_ROOT, LogTree, leaf_hash, verify_consistency
+from shuffledp.common.transparency.witness import Witness
+from shuffledp.common.transparency.witness_policy import WitnessPolicy
 
 ORIGIN: Final = "log.example/tasks"
 LOG_IDENTITY: Final = SigningIdentity(bytes([9]) * 32)

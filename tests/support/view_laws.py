@@ -6,8 +6,8 @@ from typing import Any
 
 from scipy import stats
 
-from common.task.shuffler_spec import GeometricNoise
-from common.task.uniform_dummies import BinomialDummies
+from shuffledp.common.task.shuffler_spec import GeometricNoise
+from shuffledp.common.task.uniform_dummies import BinomialDummies
 from tests.support.exhaustive_delta import (
     averaged,
     beside,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from common.accounting.assumptions import HONEST_SHUFFLER, NOBODY_DROPS
-from common.messages.guarantee import CheckName
+from shuffledp.common.accounting.assumptions import HONEST_SHUFFLER, NOBODY_DROPS
+from shuffledp.common.messages.guarantee import CheckName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,14 +5,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from analyzer.sentinels import SentinelMatches, match_part
-from analyzer.storage.task_table import Sentinel
-from analyzer.task_builder import complete
-from audit.harness.clock import ManualClock
-from audit.harness.tasks import FAR_FUTURE
-from common.crypto.batch_key import BatchKey
-from common.crypto.signing import SigningIdentity, is_valid_receipt, sign_receipt
-from common.messages.batch import (
+from shuffledp.analyzer.sentinels import SentinelMatches, match_part
+from shuffledp.analyzer.storage.task_table import Sentinel
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.audit.harness.tasks import FAR_FUTURE
+from shuffledp.common.crypto.batch_key import BatchKey
+from shuffledp.common.crypto.signing import SigningIdentity, is_valid_receipt, sign_receipt
+from shuffledp.common.messages.batch import (
     BatchId,
     BatchManifest,
     BatchPart,
@@ -20,21 +20,21 @@ from common.messages.batch import (
     BatchStatus,
     TaskState,
 )
-from common.messages.inclusion_proof import HASH_BYTES, bucket_hash, split
-from common.messages.ledger_entry import Decision, DecisionEntry, verify
-from common.messages.submission import Outcome
-from common.runtime.blocks import FolderBlocks
-from common.task.draft import PairDraft
-from common.task_digest import TaskDigest
-from common.wire import batches, fields, issuance, jobs, results, submissions, tasks
-from deploy.results.export import as_json
-from deploy.results.ledger import LedgerView
-from deploy.terminal.json_output import dumps
-from protos.shuffledp.v1 import analyzer_pb2, issuer_pb2, shuffler_pb2, user_agent_pb2
-from shuffler.active_batches import ActiveBatch
-from shuffler.batch_states import ClosingRule
-from shuffler.front_end import batch_from_wire, batch_to_wire
-from shuffler.inclusion import InclusionProofs, ProofJob
+from shuffledp.common.messages.inclusion_proof import HASH_BYTES, bucket_hash, split
+from shuffledp.common.messages.ledger_entry import Decision, DecisionEntry, verify
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.runtime.blocks import FolderBlocks
+from shuffledp.common.task.draft import PairDraft
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire import batches, fields, issuance, jobs, results, submissions, tasks
+from shuffledp.deploy.results.export import as_json
+from shuffledp.deploy.results.ledger import LedgerView
+from shuffledp.deploy.terminal.json_output import dumps
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2, issuer_pb2, shuffler_pb2, user_agent_pb2
+from shuffledp.shuffler.active_batches import ActiveBatch
+from shuffledp.shuffler.batch_states import ClosingRule
+from shuffledp.shuffler.front_end import batch_from_wire, batch_to_wire
+from shuffledp.shuffler.inclusion import InclusionProofs, ProofJob
 from tests.support.batch_progress import progress
 from tests.support.example_tasks import DRAFTS, EXAMPLE_DIGEST, listed
 from tests.support.kind_results import kind_collected

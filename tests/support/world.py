@@ -16,23 +16,23 @@ from typing import Final
 
 import numpy as np
 
-from common.crypto.hpke import envelope_context, report_context, split_every
-from common.crypto.signing import SignedTask
-from common.errors import BatchStateError, ShuffleDpError, UnknownTaskError
-from common.mechanisms.base import is_null
-from common.mechanisms.registry import mechanism_of
-from common.messages.batch import BatchManifest, BatchState
-from common.messages.ledger_entry import LedgerEntry
-from common.messages.submission import split_submission
-from common.task.task import Task
-from common.task_digest import TaskDigest
+from shuffledp.common.crypto.hpke import envelope_context, report_context, split_every
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import BatchStateError, ShuffleDpError, UnknownTaskError
+from shuffledp.common.mechanisms.base import is_null
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.messages.batch import BatchManifest, BatchState
+from shuffledp.common.messages.ledger_entry import LedgerEntry
+from shuffledp.common.messages.submission import split_submission
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.user_agent.device_store import InclusionState, SavedSubmission, SubmissionState
 from tests.support.analyzer_party import AnalyzerParty, Surroundings
 from tests.support.faults import Crash, Life
 from tests.support.keys import signed_key
 from tests.support.ledger_entries import releases
 from tests.support.parties import DeviceParty, ShufflerParty
 from tests.support.tasks import draft
-from user_agent.device_store import InclusionState, SavedSubmission, SubmissionState
 
 _ROUND_SECONDS: Final = 1000
 _TRIES: Final = 20

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from deploy.clients.local_cluster import Cluster
+from shuffledp.deploy.clients.local_cluster import Cluster
 
 
 @pytest.fixture

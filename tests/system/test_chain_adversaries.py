@@ -17,13 +17,13 @@ import pytest_asyncio
 from numpy.typing import NDArray
 from scipy import stats
 
-from audit.statistics import p_rank
-from common.crypto.signing import SignedTask
-from common.errors import PeerError, PeerRefusalError
-from common.messages.batch import BatchId
-from common.messages.result import Result
-from common.runtime.rpc import open_channel, reply
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.audit.statistics import p_rank
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import PeerError, PeerRefusalError
+from shuffledp.common.messages.batch import BatchId
+from shuffledp.common.messages.result import Result
+from shuffledp.common.runtime.rpc import open_channel, reply
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.scale.chain_cluster import ChainCluster
 from tests.support.chain_adversaries import (
     DishonestRelay,

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.crypto.hpke import split_every
-from common.errors import PeerError
+from shuffledp.common.crypto.hpke import split_every
+from shuffledp.common.errors import PeerError
 from tests.scale.chain_cluster import ChainCluster
 from tests.support.chain_adversaries import deliver, first_shuffler, manifest_of, sealed
 from tests.support.connections import tree_resident_bytes

@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 import pytest
 
-from common.crypto.signing import SignedTask
-from common.errors import PeerError, PeerRefusalError, SettingsError, ShuffleDpError
-from common.messages.batch import BatchState
-from deploy.clients.user_agent import ask_for_receipt, send
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import PeerError, PeerRefusalError, SettingsError, ShuffleDpError
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.deploy.clients.user_agent import ask_for_receipt, send
 from tests.scale.chain_cluster import ChainCluster
 from tests.scale.cluster import kill
 from tests.support.chain_adversaries import deliver, first_shuffler, manifest_of, sealed

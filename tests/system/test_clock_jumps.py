@@ -10,18 +10,18 @@ from typing import Any, Final
 import grpc
 import pytest
 
-from common.crypto.key_ring import KeyRing
-from common.crypto.signing import SignedTask
-from common.messages.batch import BatchState
-from common.messages.submission import Outcome
-from common.runtime.rpc import open_channel, reply
-from common.wire.batches import status_from_wire
-from common.wire.submissions import outcomes_from_wire
-from deploy.clients.analyzer import OperatorClient
-from deploy.clients.issuer import IssuerClient
-from deploy.clients.local_cluster import Cluster
-from deploy.clients.local_parties import Child
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.common.crypto.key_ring import KeyRing
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.runtime.rpc import open_channel, reply
+from shuffledp.common.wire.batches import status_from_wire
+from shuffledp.common.wire.submissions import outcomes_from_wire
+from shuffledp.deploy.clients.analyzer import OperatorClient
+from shuffledp.deploy.clients.issuer import IssuerClient
+from shuffledp.deploy.clients.local_cluster import Cluster
+from shuffledp.deploy.clients.local_parties import Child
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.clients import envelopes
 from tests.support.faked_time import FakedTime
 from tests.support.tasks import draft

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deploy.datasets.sample_people import sample_people
+from shuffledp.deploy.datasets.sample_people import sample_people
 
 
 def test_the_demo_collects_and_writes_a_histogram(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_the_demo_with_two_shufflers_names_both_and_the_coalitions_epsilon(tmp_p
 
 def _demo(folder: Path, *more: str) -> tuple[str, dict[str, Any]]:
     """Run the demo in a folder; return what it prints, in one line, and its result."""
-    program = "from deploy.cli import main; main()"
+    program = "from shuffledp.deploy.cli import main; main()"
     outcome = subprocess.run(
         [sys.executable, "-c", program, "demo", "--users", "600", "--seed", "11", *more],
         cwd=folder,

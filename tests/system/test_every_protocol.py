@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.accounting.guarantees import guarantees
-from common.mechanisms.discovery.prefix_hashing import code_of
-from common.mechanisms.registry import mechanism_of, rappor_of
-from common.messages.result import (
+from shuffledp.common.accounting.guarantees import guarantees
+from shuffledp.common.mechanisms.discovery.prefix_hashing import code_of
+from shuffledp.common.mechanisms.registry import mechanism_of, rappor_of
+from shuffledp.common.messages.result import (
     BitTable,
     FoundValues,
     KeyValues,
@@ -23,38 +23,38 @@ from common.messages.result import (
     Result,
     ShareTables,
 )
-from common.messages.submission import Value
-from common.protocols import Kind, protocol_named, protocols_of
-from common.task.domain_spec import BreakdownSpec
-from common.task.draft import OpenDraft, TableDraft, TaskDraft
-from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
-from common.task.spec_forms import spec_as
-from common.task.task import Task
-from common.task.view_specs import TableSpec
-from deploy.clients.local_cluster import Cluster
-from deploy.clients.user_agent import send
-from deploy.datasets.sample_people import SamplePeople, sample_people
-from deploy.load.run import contribute_all
-from deploy.load.sender import Destination
-from deploy.results.decoder import decode
-from deploy.results.distribution import Distribution
-from deploy.results.distribution_view import DEFAULT_QUANTILES
-from deploy.results.export import as_json
-from deploy.results.next_task import (
+from shuffledp.common.messages.submission import Value
+from shuffledp.common.protocols import Kind, protocol_named, protocols_of
+from shuffledp.common.task.domain_spec import BreakdownSpec
+from shuffledp.common.task.draft import OpenDraft, TableDraft, TaskDraft
+from shuffledp.common.task.shuffler_spec import GeometricNoise, ShufflerSpec
+from shuffledp.common.task.spec_forms import spec_as
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.view_specs import TableSpec
+from shuffledp.deploy.clients.local_cluster import Cluster
+from shuffledp.deploy.clients.user_agent import send
+from shuffledp.deploy.datasets.sample_people import SamplePeople, sample_people
+from shuffledp.deploy.load.run import contribute_all
+from shuffledp.deploy.load.sender import Destination
+from shuffledp.deploy.results.decoder import decode
+from shuffledp.deploy.results.distribution import Distribution
+from shuffledp.deploy.results.distribution_view import DEFAULT_QUANTILES
+from shuffledp.deploy.results.export import as_json
+from shuffledp.deploy.results.next_task import (
     FoundTexts,
     Iterated,
     labels_fragment,
     next_draft,
     read_result,
 )
-from deploy.results.result_view import result_view
-from deploy.results.verification import check_fits, recompute_guarantees
-from deploy.tasks.drafts import closing_draft
-from deploy.tasks.value_parser import value_of_attributes
-from deploy.terminal.json_output import dumps
-from lab.planning.requirements import Requirements
-from lab.planning.search import tight_design
-from lab.simulate.collection import collect, estimate_histogram
+from shuffledp.deploy.results.result_view import result_view
+from shuffledp.deploy.results.verification import check_fits, recompute_guarantees
+from shuffledp.deploy.tasks.drafts import closing_draft
+from shuffledp.deploy.tasks.value_parser import value_of_attributes
+from shuffledp.deploy.terminal.json_output import dumps
+from shuffledp.lab.planning.requirements import Requirements
+from shuffledp.lab.planning.search import tight_design
+from shuffledp.lab.simulate.collection import collect, estimate_histogram
 from tests.support.kind_tasks import ATTRIBUTES, OTHER_KINDS, kind_draft_fields
 
 _USERS: Final = 3_000

@@ -9,8 +9,8 @@ from multiprocessing import get_context
 import grpc
 import pytest
 
-from deploy.clients.local_cluster import Cluster
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.deploy.clients.local_cluster import Cluster
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.clients import envelopes, publish
 from tests.support.connections import connect, hold_calls, resident_bytes, shuffler_stub
 

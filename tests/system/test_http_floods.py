@@ -10,8 +10,8 @@ from typing import Final
 import pytest
 import pytest_asyncio
 
-from deploy.clients.local_cluster import Cluster
-from protos.shuffledp.v1 import shuffler_pb2
+from shuffledp.deploy.clients.local_cluster import Cluster
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2
 from tests.support.clients import envelopes, publish
 from tests.support.connections import resident_bytes, shuffler_stub
 from tests.support.http_attacks import attack

@@ -12,24 +12,30 @@ from typing import Any, Final
 import grpc
 import pytest
 
-from audit.harness.services import files_of
-from common.crypto.hpke import HpkePrivateKey, envelope_context, layer_context
-from common.crypto.signing import KeyUse, SignedTask, SigningIdentity, sign_receipt
-from common.messages.batch import chain_batch_id
-from common.messages.inclusion_proof import BatchCommitment, InclusionProof, Tree, bits_for, leaf
-from common.messages.submission import split_submission
-from common.runtime.clock import SystemClock
-from common.runtime.key_store import load_identity
-from common.runtime.rpc import bind
-from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import Tls, development_files
-from common.task.draft import RelayDraft
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from common.wire.batches import prefix_from_wire, prefix_to_wire, proof_to_wire
-from common.wire.tasks import signed_task_to_wire
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from shuffler.servicer import ShufflerServicer
+from shuffledp.audit.harness.services import files_of
+from shuffledp.common.crypto.hpke import HpkePrivateKey, envelope_context, layer_context
+from shuffledp.common.crypto.signing import KeyUse, SignedTask, SigningIdentity, sign_receipt
+from shuffledp.common.messages.batch import chain_batch_id
+from shuffledp.common.messages.inclusion_proof import (
+    BatchCommitment,
+    InclusionProof,
+    Tree,
+    bits_for,
+    leaf,
+)
+from shuffledp.common.messages.submission import split_submission
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.key_store import load_identity
+from shuffledp.common.runtime.rpc import bind
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.tls import Tls, development_files
+from shuffledp.common.task.draft import RelayDraft
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.batches import prefix_from_wire, prefix_to_wire, proof_to_wire
+from shuffledp.common.wire.tasks import signed_task_to_wire
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.shuffler.servicer import ShufflerServicer
 from tests.support.chains import FLANKS, RELAY, chain
 from tests.support.clients import contribute
 from tests.support.keys import SHUFFLER, signed_key

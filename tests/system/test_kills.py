@@ -17,18 +17,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from common.crypto.signing import SignedTask
-from common.errors import PeerError
-from common.mechanisms.registry import mechanism_of
-from common.messages.submission import Outcome
-from common.runtime.rpc import open_channel, reply
-from common.task.task import Task
-from common.wire.submissions import outcomes_from_wire
-from deploy.clients.local_cluster import Cluster
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import PeerError
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.runtime.rpc import open_channel, reply
+from shuffledp.common.task.task import Task
+from shuffledp.common.wire.submissions import outcomes_from_wire
+from shuffledp.deploy.clients.local_cluster import Cluster
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.user_agent.contribution import Contributor
 from tests.support.clients import publish
 from tests.support.results import counts_of
-from user_agent.contribution import Contributor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -8,16 +8,16 @@ from typing import Any, Final
 import pytest
 from rich.console import Console
 
-from common.messages.result import Means
-from common.task.draft import NumberDraft
-from common.task.shuffler_spec import ShufflerSpec
-from deploy.load.behaviour import shares_from
-from deploy.load.plan import LoadPlan
-from deploy.load.report import ProgressBars
-from deploy.load.run import execute
-from deploy.load.sending import Mode
-from deploy.load.target import local
-from deploy.tasks.drafts import as_toml
+from shuffledp.common.messages.result import Means
+from shuffledp.common.task.draft import NumberDraft
+from shuffledp.common.task.shuffler_spec import ShufflerSpec
+from shuffledp.deploy.load.behaviour import shares_from
+from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.load.report import ProgressBars
+from shuffledp.deploy.load.run import execute
+from shuffledp.deploy.load.sending import Mode
+from shuffledp.deploy.load.target import local
+from shuffledp.deploy.tasks.drafts import as_toml
 from tests.support.chains import FLANKS, chain
 from tests.support.tasks import draft
 

@@ -12,11 +12,11 @@ from typing import Final
 
 import pytest
 
-from common.messages.submission import Outcome
-from common.runtime.rpc import open_channel
-from common.wire.submissions import outcomes_from_wire
-from deploy.clients.local_cluster import Cluster
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.runtime.rpc import open_channel
+from shuffledp.common.wire.submissions import outcomes_from_wire
+from shuffledp.deploy.clients.local_cluster import Cluster
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.clients import envelopes, publish
 from tests.support.connections import tree_resident_bytes
 

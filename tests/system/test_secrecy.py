@@ -10,18 +10,18 @@ from pathlib import Path
 
 import numpy as np
 
-from audit.harness.byte_search import encodings, kinds_found
-from audit.harness.services import files_of
-from audit.observation.recorder import stored_groups
-from common.crypto.hpke import envelope_context, report_context, split_every
-from common.messages.submission import split_submission
-from common.runtime.rpc import open_channel, reply
-from common.task.task import Task
-from deploy.clients.local_cluster import Cluster
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.audit.harness.byte_search import encodings, kinds_found
+from shuffledp.audit.harness.services import files_of
+from shuffledp.audit.observation.recorder import stored_groups
+from shuffledp.common.crypto.hpke import envelope_context, report_context, split_every
+from shuffledp.common.messages.submission import split_submission
+from shuffledp.common.runtime.rpc import open_channel, reply
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.clients.local_cluster import Cluster
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffledp.user_agent.contribution import Contributor
 from tests.support.clients import publish
 from tests.support.keys import active_key
-from user_agent.contribution import Contributor
 
 _USERS = 40
 

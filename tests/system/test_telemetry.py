@@ -26,10 +26,10 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from audit.harness.byte_search import kinds_found
-from common.runtime.logs import Field
-from common.wire.batches import delivery_from_wire
-from protos.shuffledp.v1 import analyzer_pb2
+from shuffledp.audit.harness.byte_search import kinds_found
+from shuffledp.common.runtime.logs import Field
+from shuffledp.common.wire.batches import delivery_from_wire
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2
 from tests.support.telemetry_run import PERSONS, USERS, Evidence, run
 
 _BESIDE = rb"(?<=[ -\-/:-@G-`g-~])"

@@ -19,10 +19,10 @@ from urllib.request import Request, urlopen
 import psutil
 import pytest
 
-from common.messages.batch import BatchState, TaskState
-from deploy.commands.up import _progress
+from shuffledp.common.messages.batch import BatchState, TaskState
+from shuffledp.deploy.commands.up import _progress
 
-_COMMAND: Final = [sys.executable, "-c", "from deploy.terminal.start import main; main()"]
+_COMMAND: Final = [sys.executable, "-c", "from shuffledp.deploy.terminal.start import main; main()"]
 _ROOT: Final = Path(__file__).parents[2]
 _COMMUTE: Final = _ROOT / "deploy" / "drafts" / "commute.toml"
 _SECONDS: Final = 60

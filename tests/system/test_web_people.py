@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from analyzer.finalize import estimate_result, mixture_of_result
-from common.crypto.signing import SignedTask
-from common.mechanisms.base import is_null
-from common.mechanisms.registry import randomizer_of
-from common.messages.result import Estimate, Histogram, Means, Result, ShareTables
-from common.task.domain_spec import EdgesSpec
-from common.task.draft import NumberDraft
-from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
-from common.task.task import Task
-from deploy.clients.local_cluster import Cluster, kept_address
+from shuffledp.analyzer.finalize import estimate_result, mixture_of_result
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.mechanisms.base import is_null
+from shuffledp.common.mechanisms.registry import randomizer_of
+from shuffledp.common.messages.result import Estimate, Histogram, Means, Result, ShareTables
+from shuffledp.common.task.domain_spec import EdgesSpec
+from shuffledp.common.task.draft import NumberDraft
+from shuffledp.common.task.shuffler_spec import GeometricNoise, ShufflerSpec
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.clients.local_cluster import Cluster, kept_address
 from tests.support.kind_tasks import kind_draft_fields
 from tests.support.node import WEB, install, node
 from tests.support.tasks import draft

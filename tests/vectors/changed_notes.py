@@ -4,8 +4,8 @@ import random
 from collections.abc import Sequence
 from typing import Any, Final
 
-from common.errors import ShuffleDpError
-from common.transparency.checkpoint import NoteKey, SignedCheckpoint
+from shuffledp.common.errors import ShuffleDpError
+from shuffledp.common.transparency.checkpoint import NoteKey, SignedCheckpoint
 from tests.vectors.changed_tasks import difference
 
 _CHANGES: Final = 400

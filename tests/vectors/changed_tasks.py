@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from common.errors import ShuffleDpError
-from common.mechanisms.registry import randomizer_of
-from common.task.task import Task
+from shuffledp.common.errors import ShuffleDpError
+from shuffledp.common.mechanisms.registry import randomizer_of
+from shuffledp.common.task.task import Task
 
 _VALUES: Final[tuple[Any, ...]] = (
     *(0, 1, 2, 3, 7, 13, 100, -1, 2**20, 2**20 + 1, 2**24, 2**24 + 1, 2**32, 2**40, 10**9 + 1),

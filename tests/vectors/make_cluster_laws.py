@@ -26,11 +26,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.base import Vector
-from common.task.cluster_dummies import MAX_TYPES
-from lab.planning import cluster_law
-from lab.planning.calibration import gaussian_mu
-from lab.planning.cluster_law import FILE, ClusterLaw, poisson_delta, shipped_laws
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.task.cluster_dummies import MAX_TYPES
+from shuffledp.lab.planning import cluster_law
+from shuffledp.lab.planning.calibration import gaussian_mu
+from shuffledp.lab.planning.cluster_law import FILE, ClusterLaw, poisson_delta, shipped_laws
 
 _IDEAL_SHARE: Final = 0.35
 """δ of independent Poisson numbers, as a share of the bound that rooms give."""

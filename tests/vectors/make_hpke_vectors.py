@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from common.crypto.hpke import (
+from shuffledp.common.crypto.hpke import (
     DEFAULT_SUITE,
     SUITES,
     HpkePrivateKey,
@@ -22,7 +22,7 @@ from common.crypto.hpke import (
     report_context,
     suite_named,
 )
-from common.task_digest import DIGEST_BYTES, TaskDigest
+from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
 
 FOLDER = Path(__file__).parent
 

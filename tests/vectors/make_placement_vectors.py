@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.mechanisms.hashing.local_hashing import Placement
+from shuffledp.common.mechanisms.hashing.local_hashing import Placement
 
 FILE = Path(__file__).with_name("placement.json")
 CASES = ((9, b"\0" * 32), (2809, bytes(range(32))), (59049, b"\xff" * 32), (2**24, b"n" * 32))

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from common.crypto.signing import digest_of
-from common.task.shuffler_spec import KEEP_SUM
-from common.task.task import Task
+from shuffledp.common.crypto.signing import digest_of
+from shuffledp.common.task.shuffler_spec import KEEP_SUM
+from shuffledp.common.task.task import Task
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task, lasting_task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 

@@ -22,13 +22,18 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from google.protobuf.json_format import MessageToDict
 
-from analyzer.task_builder import complete
-from common.accounting.claims import delta_at_claim
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.crypto.hpke import HpkePrivateKey, envelope_context, layer_context, report_context
-from common.crypto.hpke import split_every as split
-from common.crypto.privacy_tokens import PendingToken
-from common.crypto.signing import (
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.common.accounting.claims import delta_at_claim
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.crypto.hpke import (
+    HpkePrivateKey,
+    envelope_context,
+    layer_context,
+    report_context,
+)
+from shuffledp.common.crypto.hpke import split_every as split
+from shuffledp.common.crypto.privacy_tokens import PendingToken
+from shuffledp.common.crypto.signing import (
     KeyUse,
     SigningIdentity,
     digest_of,
@@ -36,26 +41,28 @@ from common.crypto.signing import (
     sign_receipt,
     signed_key,
 )
-from common.crypto.token_signing import TokenSigningKey
-from common.errors import AccountingError
-from common.limits import MAX_UNIX_TIME
-from common.messages.inclusion_proof import leaf
-from common.messages.submission import Value, split_submission
-from common.protocols import protocol_named
-from common.task.domain_spec import EdgesSpec
-from common.task.draft import RelayDraft
-from common.task.named_dummies import ItemDummies
-from common.task.shuffler_spec import BinomialNoise, GeometricNoise, ShufflerSpec
-from common.task.specs import MechanismSpec
-from common.task.task import Task
-from common.task.token_spec import TokenSpec
-from common.task.uniform_dummies import BinomialDummies
-from common.task_digest import TaskDigest
-from common.transparency.checkpoint import log_key
-from common.wire.batches import proof_to_wire
-from common.wire.tasks import signed_task_to_wire
-from common.wire.transparency import log_proof_to_wire
-from protos.shuffledp.v1 import shuffler_pb2
+from shuffledp.common.crypto.token_signing import TokenSigningKey
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.limits import MAX_UNIX_TIME
+from shuffledp.common.messages.inclusion_proof import leaf
+from shuffledp.common.messages.submission import Value, split_submission
+from shuffledp.common.protocols import protocol_named
+from shuffledp.common.task.domain_spec import EdgesSpec
+from shuffledp.common.task.draft import RelayDraft
+from shuffledp.common.task.named_dummies import ItemDummies
+from shuffledp.common.task.shuffler_spec import BinomialNoise, GeometricNoise, ShufflerSpec
+from shuffledp.common.task.specs import MechanismSpec
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.token_spec import TokenSpec
+from shuffledp.common.task.uniform_dummies import BinomialDummies
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.transparency.checkpoint import log_key
+from shuffledp.common.wire.batches import proof_to_wire
+from shuffledp.common.wire.tasks import signed_task_to_wire
+from shuffledp.common.wire.transparency import log_proof_to_wire
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2
+from shuffledp.user_agent.contribution import Contributor
+from shuffledp.user_agent.policy import Claim, composed_total, local_total
 from tests.support.leaves import GrownTree, commitment_over, some_leaves
 from tests.support.tasks import draft
 from tests.support.vectors import vectors
@@ -75,8 +82,6 @@ from tests.vectors.transcript_log import (
     public,
 )
 from tests.vectors.transcript_twins import twins_of
-from user_agent.contribution import Contributor
-from user_agent.policy import Claim, composed_total, local_total
 
 FOLDER: Final = Path(__file__).parent
 

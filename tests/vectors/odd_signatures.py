@@ -6,7 +6,7 @@ from typing import Any, Final
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from common.crypto.signing import SigningIdentity
+from shuffledp.common.crypto.signing import SigningIdentity
 
 _FIELD: Final = 2**255 - 19
 _ORDER: Final = 2**252 + 27742317777372353535851937790883648493

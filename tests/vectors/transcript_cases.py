@@ -7,13 +7,18 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
-from common.messages.submission import Value
-from common.task.cluster_dummies import ClusterDummies
-from common.task.domain_spec import AttributeSpec, BreakdownSpec, EdgesSpec
-from common.task.draft import NumberDraft, OpenDraft, PairDraft, TableDraft, TextDraft
-from common.task.named_dummies import ItemDummies
-from common.task.shuffler_spec import BinomialNoise, GeometricNoise, ItemNoise, ShufflerSpec
-from common.task.uniform_dummies import BinomialDummies, NegativeBinomialDummies
+from shuffledp.common.messages.submission import Value
+from shuffledp.common.task.cluster_dummies import ClusterDummies
+from shuffledp.common.task.domain_spec import AttributeSpec, BreakdownSpec, EdgesSpec
+from shuffledp.common.task.draft import NumberDraft, OpenDraft, PairDraft, TableDraft, TextDraft
+from shuffledp.common.task.named_dummies import ItemDummies
+from shuffledp.common.task.shuffler_spec import (
+    BinomialNoise,
+    GeometricNoise,
+    ItemNoise,
+    ShufflerSpec,
+)
+from shuffledp.common.task.uniform_dummies import BinomialDummies, NegativeBinomialDummies
 
 HIDDEN: Final = {"local_epsilon": math.inf}
 """Fields of a task whose reports have no noise of their own."""

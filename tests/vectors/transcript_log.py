@@ -3,16 +3,16 @@
 import dataclasses
 from typing import Final
 
-from common.crypto.signing import SignedTask, SigningIdentity
-from common.transparency.checkpoint import (
+from shuffledp.common.crypto.signing import SignedTask, SigningIdentity
+from shuffledp.common.transparency.checkpoint import (
     Checkpoint,
     NoteKey,
     SignatureType,
     SignedCheckpoint,
     log_key,
 )
-from common.transparency.log import EntryKind, LogEntry, LogProof
-from common.transparency.merkle import LogTree, leaf_hash
+from shuffledp.common.transparency.log import EntryKind, LogEntry, LogProof
+from shuffledp.common.transparency.merkle import LogTree, leaf_hash
 
 NOW: Final = 1_800_000_000
 DAY: Final = 24 * 3600

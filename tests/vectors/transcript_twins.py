@@ -10,10 +10,10 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from common.crypto.signing import KeyUse, SigningIdentity, digest_of, prove_key
-from common.limits import MAX_UNIX_TIME
-from common.messages.batch import BatchId
-from common.messages.inclusion_proof import (
+from shuffledp.common.crypto.signing import KeyUse, SigningIdentity, digest_of, prove_key
+from shuffledp.common.limits import MAX_UNIX_TIME
+from shuffledp.common.messages.batch import BatchId
+from shuffledp.common.messages.inclusion_proof import (
     BatchCommitment,
     InclusionProof,
     Tree,
@@ -21,13 +21,13 @@ from common.messages.inclusion_proof import (
     prefix_of,
     salted,
 )
-from common.task.specs import KeyValueSpec, MechanismSpec, RapporSpec
-from common.task.task import Task
-from common.task.task_parts import TaskShuffler
-from common.task_digest import TaskDigest
-from common.wire.batches import proof_to_wire
-from common.wire.transparency import log_proof_to_wire
-from protos.shuffledp.v1 import shuffler_pb2
+from shuffledp.common.task.specs import KeyValueSpec, MechanismSpec, RapporSpec
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.task_parts import TaskShuffler
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.batches import proof_to_wire
+from shuffledp.common.wire.transparency import log_proof_to_wire
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2
 from tests.vectors.transcript_log import (
     ANALYZER,
     DAY,

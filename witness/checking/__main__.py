@@ -1,9 +1,9 @@
-"""Run as `python -m witness.checking --settings witness.toml`."""
+"""Run as `python -m shuffledp.witness.checking --settings witness.toml`."""
 
-import common.runtime.blas_threads  # noqa: F401  # before numpy
-from common.runtime.service import main
-from witness.checking.server import start
-from witness.settings import CheckingWitnessSettings
+import shuffledp.common.runtime.blas_threads  # noqa: F401  # before numpy
+from shuffledp.common.runtime.service import main
+from shuffledp.witness.checking.server import start
+from shuffledp.witness.settings import CheckingWitnessSettings
 
 if __name__ == "__main__":
     main("witness", CheckingWitnessSettings, start)

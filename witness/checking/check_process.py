@@ -1,7 +1,7 @@
 """
 The process in which a checking witness parses one task and recomputes its claims.
 
-Run as `python -m witness.checking.check_process` with the task's bytes as its input. It prints why
+Run as `python -m shuffledp.witness.checking.check_process` with the task's bytes as its input. It prints why
 the task is refused, and nothing if it is not.
 """
 
@@ -9,11 +9,15 @@ import resource
 import sys
 from typing import Final
 
-import common.runtime.blas_threads  # noqa: F401  # before numpy
-from common.accounting.claims import check_central_claim, check_coalition_claim, check_local_claim
-from common.errors import ShuffleDpError
-from common.task.task import Task
-from witness.checking.task_checks import OUT_OF_MEMORY
+import shuffledp.common.runtime.blas_threads  # noqa: F401  # before numpy
+from shuffledp.common.accounting.claims import (
+    check_central_claim,
+    check_coalition_claim,
+    check_local_claim,
+)
+from shuffledp.common.errors import ShuffleDpError
+from shuffledp.common.task.task import Task
+from shuffledp.witness.checking.task_checks import OUT_OF_MEMORY
 
 _MEMORY: Final = 1 << 30
 """Maximum address space in bytes, beyond which the process fails: three times what the dearest

@@ -2,17 +2,17 @@
 
 from functools import partial
 
-from common.crypto.signing import PublicIdentity
-from common.runtime.certificates import WITNESS
-from common.runtime.clock import SystemClock
-from common.runtime.metrics import OF_SERVERS
-from common.runtime.service import Service
-from common.runtime.state_directory import StateDirectory
-from common.runtime.witness_service import CHECKING, CosignedHead
-from protos.shuffledp.v1 import log_pb2_grpc
-from witness.checking.servicer import CheckingServicer
-from witness.checking.task_checks import TaskChecks
-from witness.settings import CheckingWitnessSettings
+from shuffledp.common.crypto.signing import PublicIdentity
+from shuffledp.common.runtime.certificates import WITNESS
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.metrics import OF_SERVERS
+from shuffledp.common.runtime.service import Service
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.witness_service import CHECKING, CosignedHead
+from shuffledp.protos.shuffledp.v1 import log_pb2_grpc
+from shuffledp.witness.checking.servicer import CheckingServicer
+from shuffledp.witness.checking.task_checks import TaskChecks
+from shuffledp.witness.settings import CheckingWitnessSettings
 
 
 async def start(settings: CheckingWitnessSettings) -> Service:

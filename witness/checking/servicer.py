@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from common.runtime.witness_service import CosignedHead
-from common.wire.added_entries import growth_from_wire
-from common.wire.tasks import signed_task_from_wire
-from protos.shuffledp.v1 import log_pb2, log_pb2_grpc
-from witness.checking.task_checks import TaskChecks
+from shuffledp.common.runtime.witness_service import CosignedHead
+from shuffledp.common.wire.added_entries import growth_from_wire
+from shuffledp.common.wire.tasks import signed_task_from_wire
+from shuffledp.protos.shuffledp.v1 import log_pb2, log_pb2_grpc
+from shuffledp.witness.checking.task_checks import TaskChecks
 
 
 @dataclass

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Literal
 
-from common.crypto.signing import PublicIdentity, SignedTask
-from common.errors import PolicyError, ProofError
-from common.runtime import logs
-from common.runtime.clock import Clock
-from common.task_digest import TaskDigest
+from shuffledp.common.crypto.signing import PublicIdentity, SignedTask
+from shuffledp.common.errors import PolicyError, ProofError
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.clock import Clock
+from shuffledp.common.task_digest import TaskDigest
 
 _SECONDS: Final = 30.0
 """Maximum time of one check; a device takes at most 1.5 s on one core."""
@@ -24,7 +24,7 @@ OUT_OF_MEMORY: Final = 77
 """Exit status of a check that ran out of memory."""
 Reason = Literal["signature", "rule", "time", "memory", "failure"]
 """Why a task is refused; `failure` is of the check itself."""
-_PROGRAM: Final = (sys.executable, "-m", "witness.checking.check_process")
+_PROGRAM: Final = (sys.executable, "-m", "shuffledp.witness.checking.check_process")
 
 
 class TaskChecks:

@@ -21,18 +21,18 @@ from typing import Any, ClassVar, Final, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.base import (
+from shuffledp.common.mechanisms.base import (
     Randomizer,
     Reports,
     check_report_bytes,
     check_valid,
     check_values,
 )
-from common.mechanisms.hashing.finite_field import check_prime, is_prime
-from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.weights import OddsOfWeights, ResponseWeights
-from common.task.draft import OpenDraft
-from common.task.specs import OPEN_BUCKETS, OpenEncoding, OpenSpec
+from shuffledp.common.mechanisms.hashing.finite_field import check_prime, is_prime
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.mechanisms.weights import OddsOfWeights, ResponseWeights
+from shuffledp.common.task.draft import OpenDraft
+from shuffledp.common.task.specs import OPEN_BUCKETS, OpenEncoding, OpenSpec
 
 Columns = tuple[tuple[int, ...], ...]
 """The elements of a value that each level hashes, filled up with -1 to one length."""

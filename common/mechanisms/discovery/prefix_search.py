@@ -21,10 +21,10 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from common.mechanisms.base import Counts, Reports, Vector
-from common.mechanisms.discovery.prefix_hashing import PrefixHashing, code_of
-from common.mechanisms.hashing.finite_field import inverses
-from common.messages.result import FoundValues
+from shuffledp.common.mechanisms.base import Counts, Reports, Vector
+from shuffledp.common.mechanisms.discovery.prefix_hashing import PrefixHashing, code_of
+from shuffledp.common.mechanisms.hashing.finite_field import inverses
+from shuffledp.common.messages.result import FoundValues
 
 BYTES: Final = 256
 _MAX_KEPT: Final = 8192

@@ -28,9 +28,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from common.errors import TaskError
-from common.mechanisms.base import Counts, Vector
-from common.mechanisms.bits import chunks
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.base import Counts, Vector
+from shuffledp.common.mechanisms.bits import chunks
 
 MIN_DIGITS: Final = 2
 """Minimum number of digits: with one, there are as many buckets as points."""

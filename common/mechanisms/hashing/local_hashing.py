@@ -10,8 +10,8 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError, TaskError
-from common.mechanisms.base import (
+from shuffledp.common.errors import ReportError, TaskError
+from shuffledp.common.mechanisms.base import (
     Channel,
     Counts,
     Incidence,
@@ -22,12 +22,17 @@ from common.mechanisms.base import (
     check_values,
     reports_of,
 )
-from common.mechanisms.hashing.finite_field import MAX_SEEDS, MIN_DIGITS, HashFamily, check_prime
-from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.support import AnswerCounting
-from common.mechanisms.weights import ResponseWeights
-from common.task.specs import MechanismSpec
-from common.task.task import Task
+from shuffledp.common.mechanisms.hashing.finite_field import (
+    MAX_SEEDS,
+    MIN_DIGITS,
+    HashFamily,
+    check_prime,
+)
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.mechanisms.support import AnswerCounting
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.task.specs import MechanismSpec
+from shuffledp.common.task.task import Task
 
 _MULTIPLIER_1: Final = np.uint64(0xFF51AFD7ED558CCD)
 _MULTIPLIER_2: Final = np.uint64(0xC4CEB9FE1A85EC53)

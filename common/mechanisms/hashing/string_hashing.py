@@ -17,14 +17,20 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.base import Counts, MechanismRequest, Reports, check_answers, check_valid
-from common.mechanisms.bits import chunks
-from common.mechanisms.hashing.local_hashing import REPORT_DTYPE, HashedResponse, mix
-from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.support import IndependentSupport
-from common.mechanisms.weights import ResponseWeights
-from common.task.specs import MechanismSpec
-from common.task.task import Task
+from shuffledp.common.mechanisms.base import (
+    Counts,
+    MechanismRequest,
+    Reports,
+    check_answers,
+    check_valid,
+)
+from shuffledp.common.mechanisms.bits import chunks
+from shuffledp.common.mechanisms.hashing.local_hashing import REPORT_DTYPE, HashedResponse, mix
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.mechanisms.support import IndependentSupport
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.task.specs import MechanismSpec
+from shuffledp.common.task.task import Task
 
 Words = NDArray[np.uint64]
 

@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.arguments import CheckedArguments
-from common.mechanisms.base import Counts, Vector
-from common.mechanisms.numeric.coded_number import bit_interval
-from common.mechanisms.weights import ResponseWeights
-from common.messages.result import Interval, interval_half_width
+from shuffledp.common.mechanisms.arguments import CheckedArguments
+from shuffledp.common.mechanisms.base import Counts, Vector
+from shuffledp.common.mechanisms.numeric.coded_number import bit_interval
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.messages.result import Interval, interval_half_width
 
 ABSENT: Final = 0
 MINUS: Final = 1

@@ -7,11 +7,11 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ValueRangeError
-from common.mechanisms.arguments import checked_array
-from common.mechanisms.base import Vector
-from common.mechanisms.numeric.number import to_unit
-from common.task.specs import MAX_KEYS
+from shuffledp.common.errors import ValueRangeError
+from shuffledp.common.mechanisms.arguments import checked_array
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.numeric.number import to_unit
+from shuffledp.common.task.specs import MAX_KEYS
 
 _NO_KEY: Final = "a key must be one of the task's keys"
 

@@ -19,8 +19,8 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import TaskError
-from common.mechanisms.base import (
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.base import (
     Counts,
     Randomizer,
     Reports,
@@ -28,15 +28,15 @@ from common.mechanisms.base import (
     check_valid,
     reports_of,
 )
-from common.mechanisms.key_value.estimator import ABSENT, MINUS, PLUS, PairEstimator
-from common.mechanisms.key_value.pairs import Owned, Pairs
-from common.mechanisms.numeric.number import to_grid
-from common.mechanisms.reduction import PureReduction
-from common.mechanisms.weights import ResponseWeights, epsilon_of_odds, odds_keep
-from common.task.draft import PairDraft
-from common.task.spec_forms import spec_as
-from common.task.specs import KeyValueSpec
-from common.task.task import Task, check_local_epsilon
+from shuffledp.common.mechanisms.key_value.estimator import ABSENT, MINUS, PLUS, PairEstimator
+from shuffledp.common.mechanisms.key_value.pairs import Owned, Pairs
+from shuffledp.common.mechanisms.numeric.number import to_grid
+from shuffledp.common.mechanisms.reduction import PureReduction
+from shuffledp.common.mechanisms.weights import ResponseWeights, epsilon_of_odds, odds_keep
+from shuffledp.common.task.draft import PairDraft
+from shuffledp.common.task.spec_forms import spec_as
+from shuffledp.common.task.specs import KeyValueSpec
+from shuffledp.common.task.task import Task, check_local_epsilon
 
 STEPS: Final = 2**16
 """Intervals of the grid to which values and fakes are rounded."""

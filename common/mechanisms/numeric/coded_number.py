@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.base import Counts, Reports, Vector, check_valid, reports_of
-from common.mechanisms.bits import chunks
-from common.mechanisms.numeric.number import (
+from shuffledp.common.mechanisms.base import Counts, Reports, Vector, check_valid, reports_of
+from shuffledp.common.mechanisms.bits import chunks
+from shuffledp.common.mechanisms.numeric.number import (
     Moments,
     NumberMechanism,
     Numbers,
@@ -22,10 +22,10 @@ from common.mechanisms.numeric.number import (
     rounding_variance,
     to_grid,
 )
-from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.weights import OddsOfWeights, ResponseWeights
-from common.messages.result import Interval, interval_half_width
-from common.protocols import NumberMechanismName
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.mechanisms.weights import OddsOfWeights, ResponseWeights
+from shuffledp.common.messages.result import Interval, interval_half_width
+from shuffledp.common.protocols import NumberMechanismName
 
 Totals = Vector
 """Number of codes, and the sums of the numbers that they represent and of these numbers' squares,

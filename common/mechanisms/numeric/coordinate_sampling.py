@@ -25,24 +25,24 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from common.errors import TaskError
-from common.mechanisms.arguments import CheckedArguments
-from common.mechanisms.base import Counts, Reports, Vector, check_valid, reports_of
-from common.mechanisms.bits import chunks
-from common.mechanisms.numeric.coded_number import CODES_AT_ONCE, CodedNumber, Duchi
-from common.mechanisms.numeric.number import (
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.arguments import CheckedArguments
+from shuffledp.common.mechanisms.base import Counts, Reports, Vector, check_valid, reports_of
+from shuffledp.common.mechanisms.bits import chunks
+from shuffledp.common.mechanisms.numeric.coded_number import CODES_AT_ONCE, CodedNumber, Duchi
+from shuffledp.common.mechanisms.numeric.number import (
     Moments,
     NumberMechanism,
     Numbers,
     check_numbers,
     number_weights,
 )
-from common.mechanisms.numeric.piecewise import Hybrid
-from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
-from common.mechanisms.weights import ResponseWeights
-from common.protocols import NumberMechanismName
-from common.task.specs import NumberSpec
-from common.task.task import NONCE_BYTES, Task, check_local_epsilon
+from shuffledp.common.mechanisms.numeric.piecewise import Hybrid
+from shuffledp.common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.protocols import NumberMechanismName
+from shuffledp.common.task.specs import NumberSpec
+from shuffledp.common.task.task import NONCE_BYTES, Task, check_local_epsilon
 
 Answer = TypeVar("Answer", bound=CodedNumber)
 

@@ -17,8 +17,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.base import Counts, Mixture, Vector, check_report_bytes
-from common.mechanisms.numeric.number import (
+from shuffledp.common.mechanisms.base import Counts, Mixture, Vector, check_report_bytes
+from shuffledp.common.mechanisms.numeric.number import (
     MeanMechanism,
     Moments,
     Numbers,
@@ -26,12 +26,12 @@ from common.mechanisms.numeric.number import (
     rounding_variance,
     to_grid,
 )
-from common.mechanisms.views import View, ViewMechanism
-from common.messages.submission import PLAIN_REPORT
-from common.task.draft import NumberDraft
-from common.task.spec_forms import spec_as
-from common.task.task import Task
-from common.task.view_specs import DigitSpec
+from shuffledp.common.mechanisms.views import View, ViewMechanism
+from shuffledp.common.messages.submission import PLAIN_REPORT
+from shuffledp.common.task.draft import NumberDraft
+from shuffledp.common.task.spec_forms import spec_as
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.view_specs import DigitSpec
 
 
 @dataclass(frozen=True)

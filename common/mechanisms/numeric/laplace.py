@@ -14,10 +14,10 @@ from typing import ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import TaskError
-from common.limits import MAX_USERS
-from common.mechanisms.base import Counts, Reports, Vector, check_valid, reports_of
-from common.mechanisms.numeric.number import (
+from shuffledp.common.errors import TaskError
+from shuffledp.common.limits import MAX_USERS
+from shuffledp.common.mechanisms.base import Counts, Reports, Vector, check_valid, reports_of
+from shuffledp.common.mechanisms.numeric.number import (
     STEPS,
     Moments,
     NumberMechanism,
@@ -26,11 +26,11 @@ from common.mechanisms.numeric.number import (
     rounding_variance,
     to_grid,
 )
-from common.mechanisms.reduction import PureReduction
-from common.mechanisms.sampling import discrete_laplace
-from common.protocols import NumberMechanismName
-from common.task.specs import MAX_WEIGHT_SUM
-from common.task.task import check_local_epsilon
+from shuffledp.common.mechanisms.reduction import PureReduction
+from shuffledp.common.mechanisms.sampling import discrete_laplace
+from shuffledp.common.protocols import NumberMechanismName
+from shuffledp.common.task.specs import MAX_WEIGHT_SUM
+from shuffledp.common.task.task import check_local_epsilon
 
 FAR: Final = 64
 """Distance from the ends of the grid, in scales of the noise, at which reports are clipped.

@@ -18,14 +18,20 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.base import Counts, Reports, check_valid
-from common.mechanisms.bits import bit_field, chunks, count_set_bits, pack, spare_bits_clear
-from common.mechanisms.numeric.coded_number import Spread, SpreadNumber
-from common.mechanisms.numeric.number import Moments, Numbers, check_numbers, to_grid
-from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.sampling import exact_coins
-from common.mechanisms.weights import ResponseWeights
-from common.protocols import NumberMechanismName
+from shuffledp.common.mechanisms.base import Counts, Reports, check_valid
+from shuffledp.common.mechanisms.bits import (
+    bit_field,
+    chunks,
+    count_set_bits,
+    pack,
+    spare_bits_clear,
+)
+from shuffledp.common.mechanisms.numeric.coded_number import Spread, SpreadNumber
+from shuffledp.common.mechanisms.numeric.number import Moments, Numbers, check_numbers, to_grid
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.mechanisms.sampling import exact_coins
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.protocols import NumberMechanismName
 
 _CHUNK: Final = 1 << 20
 """Coordinates drawn at a time, to bound memory."""

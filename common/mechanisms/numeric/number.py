@@ -7,16 +7,16 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import TaskError, ValueRangeError
-from common.mechanisms.arguments import CheckedArguments, checked_array
-from common.mechanisms.base import Counts, Mixture, Randomizer, Reports, Vector
-from common.mechanisms.weights import ResponseWeights
-from common.messages.result import Interval
-from common.protocols import NumberMechanismName
-from common.task.draft import NumberDraft
-from common.task.spec_forms import AnySpec, spec_as
-from common.task.specs import NumberSpec
-from common.task.task import Task
+from shuffledp.common.errors import TaskError, ValueRangeError
+from shuffledp.common.mechanisms.arguments import CheckedArguments, checked_array
+from shuffledp.common.mechanisms.base import Counts, Mixture, Randomizer, Reports, Vector
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.messages.result import Interval
+from shuffledp.common.protocols import NumberMechanismName
+from shuffledp.common.task.draft import NumberDraft
+from shuffledp.common.task.spec_forms import AnySpec, spec_as
+from shuffledp.common.task.specs import NumberSpec
+from shuffledp.common.task.task import Task
 
 Numbers = NDArray[np.float64]
 """Values of n users: shape (n, dimensions), each in -1 .. 1."""

@@ -15,16 +15,16 @@ from typing import ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import TaskError
-from common.limits import MAX_USERS
-from common.mechanisms.band_response import BandResponse
-from common.mechanisms.base import Counts, Vector
-from common.mechanisms.numeric.coded_number import CodedNumber, Duchi, Spread, Totals
-from common.mechanisms.numeric.number import STEPS, to_grid
-from common.mechanisms.reduction import PureReduction, Reduction
-from common.mechanisms.weights import ResponseWeights
-from common.protocols import NumberMechanismName
-from common.task.specs import MAX_WEIGHT_SUM, MIX_SUM
+from shuffledp.common.errors import TaskError
+from shuffledp.common.limits import MAX_USERS
+from shuffledp.common.mechanisms.band_response import BandResponse
+from shuffledp.common.mechanisms.base import Counts, Vector
+from shuffledp.common.mechanisms.numeric.coded_number import CodedNumber, Duchi, Spread, Totals
+from shuffledp.common.mechanisms.numeric.number import STEPS, to_grid
+from shuffledp.common.mechanisms.reduction import PureReduction, Reduction
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.protocols import NumberMechanismName
+from shuffledp.common.task.specs import MAX_WEIGHT_SUM, MIX_SUM
 
 
 def paper_reach(steps: int, local_epsilon: float) -> int:

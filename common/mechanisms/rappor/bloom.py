@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from common.errors import TaskError
-from common.mechanisms.base import Vector
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.base import Vector
 
 _DIGEST_BYTES: Final = 16
 _COHORT_BYTES: Final = 4

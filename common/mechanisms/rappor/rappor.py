@@ -26,15 +26,21 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import TaskError, ValueRangeError
-from common.mechanisms.arguments import CheckedArguments
-from common.mechanisms.base import Counts, Randomizer, Reports, check_report_bytes, check_valid
-from common.mechanisms.bits import bit_field, chunks, pack, spare_bits_clear
-from common.mechanisms.rappor import bloom
-from common.mechanisms.rappor import permanent_response as permanent
-from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
-from common.mechanisms.weights import epsilon_of_odds
-from common.task.specs import INSTANT_SUM, PERMANENT_SUM, Encoding, RapporSpec
+from shuffledp.common.errors import TaskError, ValueRangeError
+from shuffledp.common.mechanisms.arguments import CheckedArguments
+from shuffledp.common.mechanisms.base import (
+    Counts,
+    Randomizer,
+    Reports,
+    check_report_bytes,
+    check_valid,
+)
+from shuffledp.common.mechanisms.bits import bit_field, chunks, pack, spare_bits_clear
+from shuffledp.common.mechanisms.rappor import bloom
+from shuffledp.common.mechanisms.rappor import permanent_response as permanent
+from shuffledp.common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
+from shuffledp.common.mechanisms.weights import epsilon_of_odds
+from shuffledp.common.task.specs import INSTANT_SUM, PERMANENT_SUM, Encoding, RapporSpec
 
 Probability = Fraction | Decimal | float
 

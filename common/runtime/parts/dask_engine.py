@@ -18,10 +18,10 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from common.crypto.hpke_pool import HpkePool
-from common.errors import EngineAwayError, PeerError, SettingsError, WireError
-from common.runtime import logs
-from common.runtime.parts.executor import (
+from shuffledp.common.crypto.hpke_pool import HpkePool
+from shuffledp.common.errors import EngineAwayError, PeerError, SettingsError, WireError
+from shuffledp.common.runtime import logs
+from shuffledp.common.runtime.parts.executor import (
     ATTEMPTS,
     PARTS_AHEAD,
     Executor,
@@ -30,11 +30,11 @@ from common.runtime.parts.executor import (
     PartMetrics,
     gather,
 )
-from common.runtime.parts.jobs import OfferedJobs
-from common.runtime.service import Service
-from common.runtime.settings import KeyHolderSettings
-from common.runtime.tls import TlsFiles
-from protos.shuffledp.v1 import jobs_pb2_grpc
+from shuffledp.common.runtime.parts.jobs import OfferedJobs
+from shuffledp.common.runtime.service import Service
+from shuffledp.common.runtime.settings import KeyHolderSettings
+from shuffledp.common.runtime.tls import TlsFiles
+from shuffledp.protos.shuffledp.v1 import jobs_pb2_grpc
 
 if TYPE_CHECKING:
     from distributed import Client, Future

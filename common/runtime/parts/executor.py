@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from common.crypto.batch_key import BatchKey
-from common.crypto.hpke_pool import HpkePool
-from common.messages.batch import BatchId
-from common.runtime.blocks import Blocks, SealedBlocks
-from common.runtime.clock import Clock
-from common.runtime.metrics import MetricRow, Metrics
+from shuffledp.common.crypto.batch_key import BatchKey
+from shuffledp.common.crypto.hpke_pool import HpkePool
+from shuffledp.common.messages.batch import BatchId
+from shuffledp.common.runtime.blocks import Blocks, SealedBlocks
+from shuffledp.common.runtime.clock import Clock
+from shuffledp.common.runtime.metrics import MetricRow, Metrics
 
 J = TypeVar("J", bound="Job")
 T = TypeVar("T")

@@ -10,15 +10,15 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
-from common.crypto.secret import forbid_core_dumps
-from common.errors import PeerError, PeerRefusalError, SettingsError, UnknownJobError
-from common.runtime.parts.executor import Job
-from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
-from common.runtime.settings import KeyHolderSettings
-from common.runtime.tls import Tls, TlsFiles
-from common.wire.fields import MAX_RESULT_BYTES
-from common.wire.jobs import job_from_wire, job_to_wire
-from protos.shuffledp.v1 import jobs_pb2, jobs_pb2_grpc
+from shuffledp.common.crypto.secret import forbid_core_dumps
+from shuffledp.common.errors import PeerError, PeerRefusalError, SettingsError, UnknownJobError
+from shuffledp.common.runtime.parts.executor import Job
+from shuffledp.common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
+from shuffledp.common.runtime.settings import KeyHolderSettings
+from shuffledp.common.runtime.tls import Tls, TlsFiles
+from shuffledp.common.wire.fields import MAX_RESULT_BYTES
+from shuffledp.common.wire.jobs import job_from_wire, job_to_wire
+from shuffledp.protos.shuffledp.v1 import jobs_pb2, jobs_pb2_grpc
 
 
 class OfferedJobs(jobs_pb2_grpc.JobsServicer):

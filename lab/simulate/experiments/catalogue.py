@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from lab.simulate.experiments.key_value import key_value
-from lab.simulate.experiments.projection import projection
-from lab.simulate.experiments.rappor import exponential, states
-from lab.simulate.table import Progress, Report
+from shuffledp.lab.simulate.experiments.key_value import key_value
+from shuffledp.lab.simulate.experiments.projection import projection
+from shuffledp.lab.simulate.experiments.rappor import exponential, states
+from shuffledp.lab.simulate.table import Progress, Report
 
 EXPERIMENTS: Final[Mapping[str, Callable[[int, Progress], Report]]] = {
     "rappor-states": states,

@@ -12,15 +12,15 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from common.mechanisms.base import Vector
-from common.mechanisms.key_value.pairs import Pairs
-from common.mechanisms.key_value.privkv import PrivKv
-from common.task.draft import PairDraft
-from deploy.results.next_task import iteration
-from lab.planning.value_design import expected_pairs
-from lab.simulate.accuracy import Summary
-from lab.simulate.plot import Axes, Point
-from lab.simulate.table import Progress, Report
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.key_value.pairs import Pairs
+from shuffledp.common.mechanisms.key_value.privkv import PrivKv
+from shuffledp.common.task.draft import PairDraft
+from shuffledp.deploy.results.next_task import iteration
+from shuffledp.lab.planning.value_design import expected_pairs
+from shuffledp.lab.simulate.accuracy import Summary
+from shuffledp.lab.simulate.plot import Axes, Point
+from shuffledp.lab.simulate.table import Progress, Report
 
 _CORRECTED: Final = "fakes taken out"
 _MEAN: Final = 0.6

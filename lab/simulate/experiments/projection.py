@@ -16,17 +16,17 @@ from typing import Final, Literal
 
 import numpy as np
 
-from analyzer.estimation.shrinkage import shrink_to_zero, shrinkage_factor
-from common.mechanisms.base import Vector
-from common.mechanisms.numeric.coordinate_sampling import MultiHm, MultiRphm
-from common.mechanisms.numeric.mean_est import MeanEst
-from common.mechanisms.numeric.number import Moments, NumberMechanism
-from common.mechanisms.weights import ResponseWeights
-from common.task.task import NONCE_BYTES
-from deploy.results.estimate_table import mse_of
-from lab.simulate.accuracy import Summary
-from lab.simulate.plot import Axes, Point
-from lab.simulate.table import Progress, Report
+from shuffledp.analyzer.estimation.shrinkage import shrink_to_zero, shrinkage_factor
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.numeric.coordinate_sampling import MultiHm, MultiRphm
+from shuffledp.common.mechanisms.numeric.mean_est import MeanEst
+from shuffledp.common.mechanisms.numeric.number import Moments, NumberMechanism
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.task.task import NONCE_BYTES
+from shuffledp.deploy.results.estimate_table import mse_of
+from shuffledp.lab.simulate.accuracy import Summary
+from shuffledp.lab.simulate.plot import Axes, Point
+from shuffledp.lab.simulate.table import Progress, Report
 
 Attributes = Literal["alike", "differing"]
 """Means of the attributes: all 1/3, or evenly spaced from -1/√3 to 1/√3, with the same mean square.

@@ -13,14 +13,14 @@ from typing import Any, Final
 import numpy as np
 from scipy import stats
 
-from common.mechanisms.base import Counts
-from common.mechanisms.rappor.rappor import Rappor
-from common.messages.guarantee import rounded_up
-from deploy.datasets.names import COVID_US_STATES
-from deploy.datasets.sources import apportion, load
-from deploy.results.decoder import LEVEL, decode
-from lab.simulate.plot import Axes, Point
-from lab.simulate.table import Progress, Report
+from shuffledp.common.mechanisms.base import Counts
+from shuffledp.common.mechanisms.rappor.rappor import Rappor
+from shuffledp.common.messages.guarantee import rounded_up
+from shuffledp.deploy.datasets.names import COVID_US_STATES
+from shuffledp.deploy.datasets.sources import apportion, load
+from shuffledp.deploy.results.decoder import LEVEL, decode
+from shuffledp.lab.simulate.plot import Axes, Point
+from shuffledp.lab.simulate.table import Progress, Report
 
 _NO_STATES: Final = (
     *("American Samoa", "Diamond Princess", "District of Columbia", "Grand Princess", "Guam"),

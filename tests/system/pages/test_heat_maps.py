@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
-from common.mechanisms.tables import Tables
-from deploy.pages.result_page import result_page
-from deploy.results.distribution_view import Questions
-from deploy.results.estimate_table import ResultView
-from deploy.results.export import write_csv
-from deploy.results.result_view import result_view
+from shuffledp.common.mechanisms.tables import Tables
+from shuffledp.deploy.pages.result_page import result_page
+from shuffledp.deploy.results.distribution_view import Questions
+from shuffledp.deploy.results.estimate_table import ResultView
+from shuffledp.deploy.results.export import write_csv
+from shuffledp.deploy.results.result_view import result_view
 from tests.support.browser import SCREENS, Scheme, check_page, show
 from tests.support.kind_results import N_USERS, result_of
 from tests.support.kind_tasks import kind_task

@@ -8,16 +8,16 @@ from typing import Final
 import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
-from audit.harness.clock import ManualClock
-from audit.report.report_views import audit_page
-from common.messages.batch import BatchState
-from common.messages.ledger_entry import verify
-from common.task_digest import TaskDigest
-from deploy.pages.live_feed import LiveFeed, live_page
-from deploy.pages.live_server import live_pages, page_server
-from deploy.pages.result_page import releases_page
-from deploy.pages.series_page import series_page
-from deploy.results.ledger import LedgerView
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.audit.report.report_views import audit_page
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.common.messages.ledger_entry import verify
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.pages.live_feed import LiveFeed, live_page
+from shuffledp.deploy.pages.live_server import live_pages, page_server
+from shuffledp.deploy.pages.result_page import releases_page
+from shuffledp.deploy.pages.series_page import series_page
+from shuffledp.deploy.results.ledger import LedgerView
 from tests.support.audit_reports import demo_report, failed_report
 from tests.support.batch_progress import progress
 from tests.support.browser import PHONE, SCREENS, Scheme, Watched, check_page, watch

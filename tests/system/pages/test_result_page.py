@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
-from common.messages.result import simultaneous_confidence
-from deploy.results.export import write_csv
-from deploy.results.result_view import result_view
+from shuffledp.common.messages.result import simultaneous_confidence
+from shuffledp.deploy.results.export import write_csv
+from shuffledp.deploy.results.result_view import result_view
 from tests.support.browser import DESKTOP, PHONE, SCREENS, Scheme, Watched, check_page, show
 from tests.support.result_pages import N_USERS, collected, page_of
 

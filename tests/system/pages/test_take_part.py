@@ -10,9 +10,9 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Browser, Page, Route, ViewportSize, expect
 
-from common.crypto.hpke import DEFAULT_SUITE
-from common.crypto.signing import SigningIdentity
-from common.task.domain_spec import BreakdownSpec, EdgesSpec
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.task.domain_spec import BreakdownSpec, EdgesSpec
 from tests.support.browser import PHONE, SCREENS, Scheme, Watched, check_shown, watch
 from tests.support.page_parties import PageParties
 

@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from analyzer.batch_counts import (
+from shuffledp.analyzer.batch_counts import (
     BatchCounts,
     SliceCounts,
     check_counts,
     check_lengths,
     refuse_excess_padding,
 )
-from common.crypto.hpke import report_context
-from common.errors import SuspectBatchError
-from common.mechanisms.base import Reports, is_null, null_reports
-from common.mechanisms.registry import mechanism_of
-from common.messages.batch import BatchId, BatchManifest
-from common.task.named_dummies import ItemDummies
-from common.task.task import Task
-from common.task.uniform_dummies import NegativeBinomialDummies
-from common.task_digest import TaskDigest
+from shuffledp.common.crypto.hpke import report_context
+from shuffledp.common.errors import SuspectBatchError
+from shuffledp.common.mechanisms.base import Reports, is_null, null_reports
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.messages.batch import BatchId, BatchManifest
+from shuffledp.common.task.named_dummies import ItemDummies
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.uniform_dummies import NegativeBinomialDummies
+from shuffledp.common.task_digest import TaskDigest
 from tests.support.changed_tasks import changed
 from tests.support.count_jobs import count, divide_finely, job_over
 from tests.support.protocol_tasks import protocol_task

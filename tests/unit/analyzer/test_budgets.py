@@ -3,19 +3,19 @@ from typing import Any
 
 import pytest
 
-from audit.harness.party_cores import chunks_of, part_header
-from common.accounting.composition import composed_epsilon
-from common.accounting.guarantees import charged_release, claimed_guarantee
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.errors import (
+from shuffledp.audit.harness.party_cores import chunks_of, part_header
+from shuffledp.common.accounting.composition import composed_epsilon
+from shuffledp.common.accounting.guarantees import charged_release, claimed_guarantee
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.errors import (
     BudgetError,
     DamagedStorageError,
     DeliveryUnderWayError,
     UnusableBatchError,
 )
-from common.messages.batch import BatchId
-from common.task.named_dummies import ItemDummies
-from common.task.task import Task
+from shuffledp.common.messages.batch import BatchId
+from shuffledp.common.task.named_dummies import ItemDummies
+from shuffledp.common.task.task import Task
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.ledger_entries import first_entry, releases
 

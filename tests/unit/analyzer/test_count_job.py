@@ -7,14 +7,14 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from analyzer.count_job import CountJob
-from audit.harness.party_cores import InlineExecutor
-from common.crypto.hpke import report_context
-from common.crypto.hpke_pool import HpkePool
-from common.errors import DamagedStorageError, UnusableBatchError
-from common.mechanisms.base import null_reports
-from common.mechanisms.registry import mechanism_of, prefix_hashing_of
-from common.messages.inclusion_proof import leaf
+from shuffledp.analyzer.count_job import CountJob
+from shuffledp.audit.harness.party_cores import InlineExecutor
+from shuffledp.common.crypto.hpke import report_context
+from shuffledp.common.crypto.hpke_pool import HpkePool
+from shuffledp.common.errors import DamagedStorageError, UnusableBatchError
+from shuffledp.common.mechanisms.base import null_reports
+from shuffledp.common.mechanisms.registry import mechanism_of, prefix_hashing_of
+from shuffledp.common.messages.inclusion_proof import leaf
 from tests.support.count_jobs import count, divide_finely, job_over, merge
 from tests.support.dying_workers import DyingExecutor
 from tests.support.kind_tasks import kind_draft_fields

@@ -7,43 +7,46 @@ from typing import Final
 import numpy as np
 import pytest
 
-from analyzer.batch_counts import BatchCounts, refuse_excess_padding
-from analyzer.estimation.expectation_maximization import maximize_likelihood, smoothed_likelihood
-from analyzer.estimation.projection import norm_sub
-from analyzer.finalize import build_result, estimate_result, mixture_of, mixture_of_result
-from analyzer.sentinels import SentinelMatches
-from common.accounting.guarantees import guarantees_under, published_claim
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.crypto.hpke import report_context
-from common.errors import WireError
-from common.mechanisms.base import Counts, Mixture
-from common.mechanisms.numeric.coordinate_sampling import MultiRphm
-from common.mechanisms.registry import mechanism_of, randomizer_of
-from common.mechanisms.support import SupportCounting
-from common.messages.batch import BatchId, BatchManifest
-from common.messages.guarantee import claimed
-from common.messages.result import Estimate, Histogram, KeyValues, Means, Result
-from common.messages.submission import plain_reports
-from common.protocols import PROTOCOLS, protocols_of
-from common.task.draft import PairDraft
-from common.task.dummies import EXTRA_WEIGHT_SUM
-from common.task.named_dummies import ItemDummies
-from common.task.shuffler_spec import (
+from shuffledp.analyzer.batch_counts import BatchCounts, refuse_excess_padding
+from shuffledp.analyzer.estimation.expectation_maximization import (
+    maximize_likelihood,
+    smoothed_likelihood,
+)
+from shuffledp.analyzer.estimation.projection import norm_sub
+from shuffledp.analyzer.finalize import build_result, estimate_result, mixture_of, mixture_of_result
+from shuffledp.analyzer.sentinels import SentinelMatches
+from shuffledp.common.accounting.guarantees import guarantees_under, published_claim
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.crypto.hpke import report_context
+from shuffledp.common.errors import WireError
+from shuffledp.common.mechanisms.base import Counts, Mixture
+from shuffledp.common.mechanisms.numeric.coordinate_sampling import MultiRphm
+from shuffledp.common.mechanisms.registry import mechanism_of, randomizer_of
+from shuffledp.common.mechanisms.support import SupportCounting
+from shuffledp.common.messages.batch import BatchId, BatchManifest
+from shuffledp.common.messages.guarantee import claimed
+from shuffledp.common.messages.result import Estimate, Histogram, KeyValues, Means, Result
+from shuffledp.common.messages.submission import plain_reports
+from shuffledp.common.protocols import PROTOCOLS, protocols_of
+from shuffledp.common.task.draft import PairDraft
+from shuffledp.common.task.dummies import EXTRA_WEIGHT_SUM
+from shuffledp.common.task.named_dummies import ItemDummies
+from shuffledp.common.task.shuffler_spec import (
     KEEP_SUM,
     RATIO_SUM,
     BinomialNoise,
     GeometricNoise,
     ShufflerSpec,
 )
-from common.task.task import Task
-from lab.simulate.collection import collect
+from shuffledp.common.task.task import Task
+from shuffledp.lab.simulate.collection import collect
+from shuffledp.user_agent.contribution import encoder_for
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.chains import chain
 from tests.support.kind_tasks import VALUES, kind_task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task, unclaimed_task
 from tests.support.reductions import geometric_noise
 from tests.support.tasks import SHUFFLER_NOISE, PublishedTask, published
-from user_agent.contribution import encoder_for
 
 _FIXED = published(dummies_per_user=1)
 _FRACTIONAL = published(dummies_per_user=1.25)

@@ -1,8 +1,8 @@
 import pytest
 
-from common.crypto.signing import SignedTask
-from common.errors import StorageError
-from common.messages.batch import BatchManifest
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import StorageError
+from shuffledp.common.messages.batch import BatchManifest
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.leaves import some_leaves
 from tests.support.ledger_entries import releases
@@ -151,7 +151,7 @@ async def test_a_missing_sentinel_is_counted_once_despite_disk_failures(
         await mark_unusable(manifest, failure, quarantined=quarantined)
 
     monkeypatch.setattr(analyzer.store, "mark_unusable", fail_twice)
-    monkeypatch.setattr("common.runtime.clock._MIN_PAUSE", 0.01)
+    monkeypatch.setattr("shuffledp.common.runtime.clock._MIN_PAUSE", 0.01)
     signed = await analyzer.publish(n_min=3, target_size=8)
     sealed = analyzer.sealed(5)
     await analyzer.registry.register_sentinels(

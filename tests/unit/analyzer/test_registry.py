@@ -6,14 +6,14 @@ from typing import Any, Final
 
 import pytest
 
-from analyzer.storage import task_table
-from audit.harness.party_cores import SCHEDULE
-from common.crypto.hpke import HpkePrivateKey, key_id
-from common.crypto.key_ring import DAY
-from common.errors import SettingsError, ShuffleDpError, TaskError, UnusableBatchError
-from common.messages.batch import TaskState
-from common.runtime.access import OperatorToken
-from common.task.task import Task
+from shuffledp.analyzer.storage import task_table
+from shuffledp.audit.harness.party_cores import SCHEDULE
+from shuffledp.common.crypto.hpke import HpkePrivateKey, key_id
+from shuffledp.common.crypto.key_ring import DAY
+from shuffledp.common.errors import SettingsError, ShuffleDpError, TaskError, UnusableBatchError
+from shuffledp.common.messages.batch import TaskState
+from shuffledp.common.runtime.access import OperatorToken
+from shuffledp.common.task.task import Task
 from tests.support.analyzer_core import BATCH, AnalyzerCore
 from tests.support.keys import signed_key
 from tests.support.tasks import draft

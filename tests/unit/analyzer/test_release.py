@@ -4,14 +4,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.accounting.guarantees import guarantees
-from common.crypto.hpke import DEFAULT_SUITE, report_context
-from common.errors import ConflictError, UnusableBatchError
-from common.mechanisms.discovery.prefix_hashing import elements_of
-from common.mechanisms.registry import prefix_hashing_of
-from common.messages.batch import BatchId
-from common.messages.result import FoundValues
-from common.task.task import Task
+from shuffledp.common.accounting.guarantees import guarantees
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE, report_context
+from shuffledp.common.errors import ConflictError, UnusableBatchError
+from shuffledp.common.mechanisms.discovery.prefix_hashing import elements_of
+from shuffledp.common.mechanisms.registry import prefix_hashing_of
+from shuffledp.common.messages.batch import BatchId
+from shuffledp.common.messages.result import FoundValues
+from shuffledp.common.task.task import Task
 from tests.support.analyzer_core import BATCH, AnalyzerCore
 from tests.support.kind_tasks import kind_draft_fields
 from tests.support.ledger_entries import releases

@@ -7,19 +7,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from analyzer.sentinels import (
+from shuffledp.analyzer.sentinels import (
     SentinelMatches,
     check_sentinels,
     match_part,
     without_sentinels,
 )
-from analyzer.storage.task_table import Sentinel
-from common.errors import SuspectBatchError, UnusableBatchError
-from common.messages.batch import BatchId, BatchManifest
-from common.messages.inclusion_proof import leaf
-from common.task.shuffler_spec import BinomialNoise, ShufflerSpec
-from common.task.task import Task
-from common.task_digest import TaskDigest
+from shuffledp.analyzer.storage.task_table import Sentinel
+from shuffledp.common.errors import SuspectBatchError, UnusableBatchError
+from shuffledp.common.messages.batch import BatchId, BatchManifest
+from shuffledp.common.messages.inclusion_proof import leaf
+from shuffledp.common.task.shuffler_spec import BinomialNoise, ShufflerSpec
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
 from tests.support.leaves import some_leaves
 from tests.support.tasks import SHUFFLER_NOISE, published
 

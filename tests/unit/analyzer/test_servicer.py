@@ -6,12 +6,12 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from analyzer.servicer import AnalyzerServicer
-from audit.harness.party_cores import part_header, parts_of
-from common.errors import WireError
-from common.wire.batches import delivery_to_wire, part_to_wire
-from common.wire.results import decided_from_wire, decision_to_wire
-from protos.shuffledp.v1 import analyzer_pb2
+from shuffledp.analyzer.servicer import AnalyzerServicer
+from shuffledp.audit.harness.party_cores import part_header, parts_of
+from shuffledp.common.errors import WireError
+from shuffledp.common.wire.batches import delivery_to_wire, part_to_wire
+from shuffledp.common.wire.results import decided_from_wire, decision_to_wire
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2
 from tests.support.analyzer_core import AnalyzerCore
 
 

@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.harness.party_cores import chunks_of, part_header, parts_of
-from common.crypto.hpke import split_every
-from common.errors import (
+from shuffledp.audit.harness.party_cores import chunks_of, part_header, parts_of
+from shuffledp.common.crypto.hpke import split_every
+from shuffledp.common.errors import (
     ConflictError,
     DamagedStorageError,
     DeliveryUnderWayError,
     UnusableBatchError,
     WireError,
 )
-from common.messages.batch import BatchId, BatchManifest
-from common.messages.inclusion_proof import BatchCommitment, leaf, leaves_of
-from common.messages.ledger_entry import LedgerEntry
-from common.messages.submission import plain_reports
-from common.runtime.blocks import FolderBlocks, SealedBlocks
-from common.task.sealing import report_sealer
-from deploy.results.verification import check_fits
+from shuffledp.common.messages.batch import BatchId, BatchManifest
+from shuffledp.common.messages.inclusion_proof import BatchCommitment, leaf, leaves_of
+from shuffledp.common.messages.ledger_entry import LedgerEntry
+from shuffledp.common.messages.submission import plain_reports
+from shuffledp.common.runtime.blocks import FolderBlocks, SealedBlocks
+from shuffledp.common.task.sealing import report_sealer
+from shuffledp.deploy.results.verification import check_fits
 from tests.support.analyzer_core import BATCH, AnalyzerCore
 from tests.support.chains import chain
 from tests.support.leaves import GrownTree, commitment_over
@@ -355,7 +355,7 @@ async def test_blocks_that_were_computed_are_computed_again_if_they_are_damaged(
     analyzer: AnalyzerCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a crash of the machine as in the run that staged the batch."""
-    monkeypatch.setattr("analyzer.release.retry_pause", lambda _: 0.0)
+    monkeypatch.setattr("shuffledp.analyzer.release.retry_pause", lambda _: 0.0)
     folder = await _stage(analyzer)
     [merged] = (folder / "merged").iterdir()
     merged.unlink()

@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from analyzer.task_builder import complete
-from common.accounting.epsilon_search import MAX_EPSILON
-from common.crypto.hpke import HpkePrivateKey
-from common.errors import TaskError, WireError
-from common.mechanisms.registry import randomizer_of
-from common.protocols import protocol_named
-from common.task.draft import NumberDraft, PairDraft, RelayDraft, TextDraft
-from common.task.shuffler_spec import BinomialNoise, ShufflerSpec
-from common.task.spec_forms import spec_as
-from common.task.specs import NumberSpec, RapporSpec
-from common.task.task import Task
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.common.accounting.epsilon_search import MAX_EPSILON
+from shuffledp.common.crypto.hpke import HpkePrivateKey
+from shuffledp.common.errors import TaskError, WireError
+from shuffledp.common.mechanisms.registry import randomizer_of
+from shuffledp.common.protocols import protocol_named
+from shuffledp.common.task.draft import NumberDraft, PairDraft, RelayDraft, TextDraft
+from shuffledp.common.task.shuffler_spec import BinomialNoise, ShufflerSpec
+from shuffledp.common.task.spec_forms import spec_as
+from shuffledp.common.task.specs import NumberSpec, RapporSpec
+from shuffledp.common.task.task import Task
 from tests.support.chains import FLANKS
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields, kind_task, lasting_task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, unclaimed_task

@@ -11,18 +11,23 @@ from typing import Final
 
 import pytest
 
-from analyzer.metrics import ReleaseMetrics
-from analyzer.storage import log_table, task_table
-from analyzer.task_log import TaskLog
-from common.crypto.signing import SigningIdentity
-from common.errors import PeerError, ProofError
-from common.task.task import Task
-from common.transparency.checkpoint import NoteKey, NoteSignature, SignatureType, SignedCheckpoint
-from common.transparency.checkpoint import log_key as key_of
-from common.transparency.log import EntryKind, LogEntry
-from common.transparency.merkle import Path, leaf_hash, verify_consistency
-from common.transparency.witness import Witness
-from common.transparency.witness_policy import WEEK_SECONDS
+from shuffledp.analyzer.metrics import ReleaseMetrics
+from shuffledp.analyzer.storage import log_table, task_table
+from shuffledp.analyzer.task_log import TaskLog
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import PeerError, ProofError
+from shuffledp.common.task.task import Task
+from shuffledp.common.transparency.checkpoint import (
+    NoteKey,
+    NoteSignature,
+    SignatureType,
+    SignedCheckpoint,
+)
+from shuffledp.common.transparency.checkpoint import log_key as key_of
+from shuffledp.common.transparency.log import EntryKind, LogEntry
+from shuffledp.common.transparency.merkle import Path, leaf_hash, verify_consistency
+from shuffledp.common.transparency.witness import Witness
+from shuffledp.common.transparency.witness_policy import WEEK_SECONDS
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.scrapes import series_of, value
 from tests.support.tasks import published
@@ -124,7 +129,7 @@ async def test_the_checkpoint_with_more_cosignatures_is_kept(
     core: AnalyzerCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until a newer one has as many, or a week is over."""
-    monkeypatch.setattr("common.runtime.clock._MIN_PAUSE", 0.05)
+    monkeypatch.setattr("shuffledp.common.runtime.clock._MIN_PAUSE", 0.05)
     witnesses = [_Witness(core, number) for number in (1, 2)]
     first, second = witnesses
     async with _running(core, *witnesses) as log:

@@ -6,16 +6,16 @@ from typing import Any, Final, get_args
 
 import pytest
 
-from analyzer.batch_counts import Waiver
-from analyzer.storage import ledger
-from common.accounting.composition import composed_epsilon
-from common.accounting.guarantees import charged_release, guarantees
-from common.crypto.signing import SigningIdentity
-from common.errors import SuspectBatchError
-from common.messages.guarantee import NONE_WAIVED, Waived, claimed
-from common.messages.ledger_entry import Decision, verify
-from common.task.task import Task
-from deploy.results.verification import check_fits, recompute_guarantees
+from shuffledp.analyzer.batch_counts import Waiver
+from shuffledp.analyzer.storage import ledger
+from shuffledp.common.accounting.composition import composed_epsilon
+from shuffledp.common.accounting.guarantees import charged_release, guarantees
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import SuspectBatchError
+from shuffledp.common.messages.guarantee import NONE_WAIVED, Waived, claimed
+from shuffledp.common.messages.ledger_entry import Decision, verify
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.results.verification import check_fits, recompute_guarantees
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.ledger_entries import decision_entry, first_entry, releases
 

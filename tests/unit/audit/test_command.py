@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from audit.harness.tasks import sample_task
-from audit.runner import AuditRun
-from audit.scenarios import SCENARIOS
-from common.errors import SettingsError, ShuffleDpError, TaskError, UsageError
-from deploy.cli import app
+from shuffledp.audit.harness.tasks import sample_task
+from shuffledp.audit.runner import AuditRun
+from shuffledp.audit.scenarios import SCENARIOS
+from shuffledp.common.errors import SettingsError, ShuffleDpError, TaskError, UsageError
+from shuffledp.deploy.cli import app
 from tests.support.audit_reports import failed_report
 
 

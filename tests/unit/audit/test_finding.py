@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from audit.finding import Checks, Finding
-from audit.statistics import TEST_LEVEL
+from shuffledp.audit.finding import Checks, Finding
+from shuffledp.audit.statistics import TEST_LEVEL
 from tests.support.audit_reports import finding
 
 

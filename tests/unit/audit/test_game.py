@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from audit.finding import GameResult, game_row, run_game
+from shuffledp.audit.finding import GameResult, game_row, run_game
 from tests.support.audit_reports import demo_report
 
 _TRIALS = 400_000

@@ -7,20 +7,20 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 import pytest
 
-from analyzer.task_builder import complete
-from audit.families.references import FAMILIES
-from audit.finding import Rows, failed
-from audit.harness.tasks import reduced_draft, sample_task
-from audit.report.audit_report import as_json
-from audit.report.report_views import audit_page
-from audit.runner import AuditRun, run, scenarios_named
-from audit.scenario import AuditSubject, Scenario, Weakness
-from audit.scenarios import SCENARIOS
-from common.mechanisms.registry import ITEM_MECHANISMS
-from common.protocols import PROTOCOLS, MechanismName, ProtocolRow
-from deploy.terminal.json_output import dumps
 from examples.subset_selection import SubsetSelection
 from examples.subset_selection_audit import FAMILIES as SUBSET_FAMILIES
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.audit.families.references import FAMILIES
+from shuffledp.audit.finding import Rows, failed
+from shuffledp.audit.harness.tasks import reduced_draft, sample_task
+from shuffledp.audit.report.audit_report import as_json
+from shuffledp.audit.report.report_views import audit_page
+from shuffledp.audit.runner import AuditRun, run, scenarios_named
+from shuffledp.audit.scenario import AuditSubject, Scenario, Weakness
+from shuffledp.audit.scenarios import SCENARIOS
+from shuffledp.common.mechanisms.registry import ITEM_MECHANISMS
+from shuffledp.common.protocols import PROTOCOLS, MechanismName, ProtocolRow
+from shuffledp.deploy.terminal.json_output import dumps
 from tests.support.audits import audited
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
@@ -97,11 +97,11 @@ def _with_subset_selection(patch: pytest.MonkeyPatch) -> AuditRun:
     """Add subset selection by the book, but for its reference, and audit a small task."""
     name: Any = "subset-selection"
     row = ProtocolRow("subset", name, dummy_distributions=("fixed",))
-    patch.setattr("common.protocols.PROTOCOLS", {**PROTOCOLS, "subset": row})
-    for module in ("common.protocols", "common.task.specs"):
+    patch.setattr("shuffledp.common.protocols.PROTOCOLS", {**PROTOCOLS, "subset": row})
+    for module in ("shuffledp.common.protocols", "shuffledp.common.task.specs"):
         patch.setattr(f"{module}.MechanismName", Literal[MechanismName, "subset-selection"])
     mechanisms = {**ITEM_MECHANISMS, name: SubsetSelection}
-    for module in ("common.mechanisms.registry", "analyzer.task_builder"):
+    for module in ("shuffledp.common.mechanisms.registry", "shuffledp.analyzer.task_builder"):
         patch.setattr(f"{module}.ITEM_MECHANISMS", mechanisms)
     sizes = {"domain_size": 6, "dummies_per_user": 1, "n_min": 100, "target_size": 100}
     task = sample_task(protocol="subset", local_epsilon=1.5, **sizes)
@@ -137,7 +137,9 @@ def test_a_mechanism_added_by_the_book_passes_the_audit_and_its_self_test(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With the one file of its family, every scenario covers it, and detects its weakness."""
-    monkeypatch.setattr("audit.families.references.FAMILIES", {**FAMILIES, **SUBSET_FAMILIES})
+    monkeypatch.setattr(
+        "shuffledp.audit.families.references.FAMILIES", {**FAMILIES, **SUBSET_FAMILIES}
+    )
     small = _with_subset_selection(monkeypatch)
     scenarios = [each for each in SCENARIOS if each.name not in _OF_OTHER_CODE]
     results = dataclasses.replace(small, scenarios=scenarios).self_test()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from audit.statistics import (
+from shuffledp.audit.statistics import (
     TEST_LEVEL,
     Places,
     ceiling,

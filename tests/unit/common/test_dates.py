@@ -2,7 +2,7 @@
 
 import pytest
 
-from common.dates import utc
+from shuffledp.common.dates import utc
 
 
 @pytest.mark.parametrize(

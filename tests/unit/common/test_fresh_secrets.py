@@ -9,13 +9,13 @@ from typing import Final
 import numpy as np
 import pytest
 
-from common.crypto.batch_key import BatchKey
-from common.crypto.hpke import SUITES, HpkePrivateKey
-from common.crypto.signing import SigningIdentity
-from common.runtime.access import OperatorToken
-from common.runtime.state_directory import StateKey
-from deploy.clients.issuer import draw_people
-from shuffler.storage.group import form_group, merge_small
+from shuffledp.common.crypto.batch_key import BatchKey
+from shuffledp.common.crypto.hpke import SUITES, HpkePrivateKey
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.runtime.access import OperatorToken
+from shuffledp.common.runtime.state_directory import StateKey
+from shuffledp.deploy.clients.issuer import draw_people
+from shuffledp.shuffler.storage.group import form_group, merge_small
 
 _DRAWN: Final = 400
 _KEY: Final = BatchKey(bytes(32))

@@ -1,7 +1,7 @@
 import pytest
 
-from common.errors import TaskError
-from common.protocols import PROTOCOLS, protocol_named
+from shuffledp.common.errors import TaskError
+from shuffledp.common.protocols import PROTOCOLS, protocol_named
 
 _NAMES = (
     "ldp-warner ldp-grr ldp-sue ldp-oue ldp-blh ldp-olh ldp-olh-strings ldp-sw "

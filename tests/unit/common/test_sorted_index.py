@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from common.sorted_index import SortedIndex, Words
+from shuffledp.common.sorted_index import SortedIndex, Words
 
 
 def _words(*numbers: int) -> Words:

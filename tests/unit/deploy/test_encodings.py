@@ -12,21 +12,21 @@ from typing import Any, Final
 
 import pytest
 
-from common.crypto.signing import SigningIdentity
-from common.errors import SettingsError, ShuffleDpError
-from common.runtime.validation import read_toml
-from common.task.canonical import to_json
-from deploy.clients.base import read_token
-from deploy.commands.log import read_evidence
-from deploy.commands.options import read_identity, read_shuffler_key
-from deploy.commands.profile import read_profile
-from deploy.results.decoder import read_candidates
-from deploy.tasks.drafts import read_token_key
-from deploy.tasks.schedule import read_series
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import SettingsError, ShuffleDpError
+from shuffledp.common.runtime.validation import read_toml
+from shuffledp.common.task.canonical import to_json
+from shuffledp.deploy.clients.base import read_token
+from shuffledp.deploy.commands.log import read_evidence
+from shuffledp.deploy.commands.options import read_identity, read_shuffler_key
+from shuffledp.deploy.commands.profile import read_profile
+from shuffledp.deploy.results.decoder import read_candidates
+from shuffledp.deploy.tasks.drafts import read_token_key
+from shuffledp.deploy.tasks.schedule import read_series
+from shuffledp.user_agent.credentials import CredentialFile
 from tests.support.command_line import shown
 from tests.support.series import template
 from tests.support.tokens import TOKENS
-from user_agent.credentials import CredentialFile
 
 _IDENTITY: Final = SigningIdentity(bytes(31) + b"\x07").public_identity()
 _SECRET: Final = "5a" * 32
@@ -87,7 +87,7 @@ def _in_ascii(folder: Path, *arguments: str) -> str:
     """Run a command in and with a temporary folder, in an environment of ASCII."""
     ascii_only = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "TMPDIR": str(folder)}
     done = subprocess.run(
-        [sys.executable, "-c", "from deploy.cli import main; main()", *arguments],
+        [sys.executable, "-c", "from shuffledp.deploy.cli import main; main()", *arguments],
         capture_output=True,
         check=False,
         env={**os.environ, **ascii_only, "PYTHONPATH": str(Path(__file__).parents[3])},

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from deploy.clients.key_folder import KeyFolder
+from shuffledp.deploy.clients.key_folder import KeyFolder
 from tests.support.command_line import run_limited
 
 _NOW: Final = 2_000_000_000.0
@@ -92,7 +92,7 @@ def test_full_standard_output_is_one_sentence(command: Sequence[str]) -> None:
         os.close(reader)
         with open(name if name == "/dev/full" else writer, "wb") as output:  # noqa: PTH123
             done = subprocess.run(
-                [sys.executable, "-c", "from deploy.cli import main; main()", *command],
+                [sys.executable, "-c", "from shuffledp.deploy.cli import main; main()", *command],
                 cwd=Path(__file__).parents[3],
                 stdout=output,
                 stderr=subprocess.PIPE,

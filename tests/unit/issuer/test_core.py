@@ -8,8 +8,8 @@ from typing import Any, NoReturn, TypeVar
 import gmpy2
 import pytest
 
-from common.crypto.privacy_tokens import PendingToken
-from common.errors import (
+from shuffledp.common.crypto.privacy_tokens import PendingToken
+from shuffledp.common.errors import (
     ConflictError,
     CredentialError,
     SettingsError,
@@ -17,9 +17,9 @@ from common.errors import (
     UnknownKeyError,
     WireError,
 )
-from common.runtime.state_directory import atomic_write
-from issuer.core import signing_threads
-from issuer.issuance_store import Wanted
+from shuffledp.common.runtime.state_directory import atomic_write
+from shuffledp.issuer.core import signing_threads
+from shuffledp.issuer.issuance_store import Wanted
 from tests.support.faults import Crash, Faults
 from tests.support.issuers import CHALLENGE, DAY, SECRETS, IssuerCore, pending
 
@@ -94,7 +94,7 @@ async def test_all_rows_of_an_ended_key_are_erased(
     core: IssuerCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In transactions of a few rows each, and from the write-ahead log too."""
-    monkeypatch.setattr("issuer.issuance_store._ROWS_AT_ONCE", 3)
+    monkeypatch.setattr("shuffledp.issuer.issuance_store._ROWS_AT_ONCE", 3)
     for key in (b"k", b"l", b"m"):
         await core.store.settle([[_wanted(key, bytes([n])) for n in range(10)]], _sign)
     await core.store.forget_others({b"l".hex()})

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import CredentialError, SettingsError
-from issuer.entitlements import PeopleList, WatchedFile, parse_people
+from shuffledp.common.errors import CredentialError, SettingsError
+from shuffledp.issuer.entitlements import PeopleList, WatchedFile, parse_people
 from tests.support.issuers import SECRETS, people_file
 
 _HASH = "ab" * 32

@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from audit.harness.clock import ManualClock
-from common.errors import CredentialError, SettingsError
-from issuer.id_tokens import IdTokens, parse_key_set, verified_subject
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.errors import CredentialError, SettingsError
+from shuffledp.issuer.id_tokens import IdTokens, parse_key_set, verified_subject
 from tests.support.id_tokens import AUDIENCE, KEY_SET, KEYS, NOW, PROVIDER, claims, signed
 
 _SET: Final = parse_key_set(KEY_SET)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from audit.harness.clock import ManualClock
-from common.errors import WireError
-from common.runtime.metrics import WINDOW, ProcessMetrics
-from issuer.metrics import METRICS, IssuanceMetrics
-from issuer.servicer import IssuerServicer
-from protos.shuffledp.v1 import issuer_pb2
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.errors import WireError
+from shuffledp.common.runtime.metrics import WINDOW, ProcessMetrics
+from shuffledp.issuer.metrics import METRICS, IssuanceMetrics
+from shuffledp.issuer.servicer import IssuerServicer
+from shuffledp.protos.shuffledp.v1 import issuer_pb2
 from tests.support.issuers import ISSUER_NAME, IssuerCore
 from tests.support.scrapes import series_of
 from tests.support.tokens import ISSUER

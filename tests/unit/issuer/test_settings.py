@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import SettingsError
-from common.runtime.settings import load
-from issuer.settings import IssuerSettings
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.settings import load
+from shuffledp.issuer.settings import IssuerSettings
 
 _GOOD = """state_directory = "state"
 tls_directory = "tls"

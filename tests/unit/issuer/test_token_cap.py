@@ -10,11 +10,11 @@ from typing import TypeVar
 
 import pytest
 
-from common.crypto.privacy_tokens import TokenKey
-from common.errors import BudgetError, SettingsError
-from common.runtime.database import Database, Schema
-from issuer.issuance_store import _TABLE, Issued, Refused, Wanted
-from issuer.token_keys import HeldKey
+from shuffledp.common.crypto.privacy_tokens import TokenKey
+from shuffledp.common.errors import BudgetError, SettingsError
+from shuffledp.common.runtime.database import Database, Schema
+from shuffledp.issuer.issuance_store import _TABLE, Issued, Refused, Wanted
+from shuffledp.issuer.token_keys import HeldKey
 from tests.support.faults import Crash, Faults
 from tests.support.issuers import DAY, IssuerCore, pending
 

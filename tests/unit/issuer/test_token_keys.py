@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import SettingsError
-from common.runtime.state_directory import StateDirectory
-from issuer.token_keys import HeldKey, TokenKeys
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.issuer.token_keys import HeldKey, TokenKeys
 from tests.support.issuers import pending
 
 

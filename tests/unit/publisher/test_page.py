@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from common.errors import SettingsError
-from publisher.core import CONSTANTS, Page
+from shuffledp.common.errors import SettingsError
+from shuffledp.publisher.core import CONSTANTS, Page
 from tests.support.source_tree import ROOT
 
 _BUNDLE: Final = ROOT / "user_agent" / "web" / "dist"

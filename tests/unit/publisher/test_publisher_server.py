@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from common.crypto.signing import SigningIdentity
-from common.errors import SettingsError
-from common.runtime.certificates import Authority
-from common.runtime.clock import SystemClock
-from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import development_files
-from common.runtime.witness_service import load_witness_key
-from publisher.server import start
-from publisher.settings import PublisherSettings
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.certificates import Authority
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.tls import development_files
+from shuffledp.common.runtime.witness_service import load_witness_key
+from shuffledp.publisher.server import start
+from shuffledp.publisher.settings import PublisherSettings
 
 _ANALYZER, _SHUFFLER = (SigningIdentity.generate().public_identity().raw.hex() for _ in range(2))
 

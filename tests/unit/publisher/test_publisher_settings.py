@@ -5,12 +5,12 @@ from typing import Any, Final
 
 import pytest
 
-from common.crypto.signing import SigningIdentity
-from common.errors import SettingsError
-from common.runtime.state_directory import StateDirectory
-from common.runtime.validation import validated
-from common.runtime.witness_service import load_witness_key
-from publisher.settings import PublisherSettings
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.validation import validated
+from shuffledp.common.runtime.witness_service import load_witness_key
+from shuffledp.publisher.settings import PublisherSettings
 
 _ANALYZER, _SHUFFLER, _ISSUER = (
     SigningIdentity.generate().public_identity().raw.hex() for _ in range(3)

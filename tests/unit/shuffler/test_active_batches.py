@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from audit.harness.party_cores import store_holding
-from common.crypto.hpke import HpkePrivateKey, key_id
-from common.crypto.key_ring import DAY
-from common.crypto.signing import SignedTask, SigningIdentity
-from common.errors import (
+from shuffledp.audit.harness.party_cores import store_holding
+from shuffledp.common.crypto.hpke import HpkePrivateKey, key_id
+from shuffledp.common.crypto.key_ring import DAY
+from shuffledp.common.crypto.signing import SignedTask, SigningIdentity
+from shuffledp.common.errors import (
     BatchStateError,
     DamagedStorageError,
     OverloadError,
@@ -21,12 +21,12 @@ from common.errors import (
     UnknownKeyError,
     UnknownTaskError,
 )
-from common.messages.batch import BatchId, BatchState
-from common.runtime.state_directory import StateDirectory
-from common.task.shuffler_spec import BinomialNoise, ShufflerSpec
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from shuffler.storage.submission_store import StoredBatch
+from shuffledp.common.messages.batch import BatchId, BatchState
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.task.shuffler_spec import BinomialNoise, ShufflerSpec
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.shuffler.storage.submission_store import StoredBatch
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 from tests.support.tasks import SHUFFLER_NOISE, published

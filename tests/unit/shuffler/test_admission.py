@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from common.crypto.privacy_tokens import nonce_of
-from common.crypto.token_signing import TokenSigningKey
-from common.errors import (
+from shuffledp.common.crypto.privacy_tokens import nonce_of
+from shuffledp.common.crypto.token_signing import TokenSigningKey
+from shuffledp.common.errors import (
     BatchStateError,
     ConnectionLimitError,
     CredentialError,
     TokenUsedError,
     WireError,
 )
-from common.messages.batch import BatchState
-from common.messages.submission import Outcome
-from common.task_digest import TaskDigest
-from shuffler.admission import ConnectionLimit
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.shuffler.admission import ConnectionLimit
 from tests.support.shuffler_core import Shuffler
 from tests.support.tasks import published
 from tests.support.tokens import TOKENS, new_token, token_spec

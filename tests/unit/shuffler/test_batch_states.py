@@ -2,9 +2,9 @@ import dataclasses
 
 import pytest
 
-from common.errors import BatchStateError
-from common.messages.batch import BatchState
-from shuffler.batch_states import (
+from shuffledp.common.errors import BatchStateError
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.shuffler.batch_states import (
     FINAL_STATES,
     ClosingRule,
     Event,

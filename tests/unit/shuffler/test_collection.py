@@ -4,14 +4,14 @@ from typing import NoReturn
 
 import pytest
 
-from common.crypto.hpke import envelope_context
-from common.crypto.hpke_pool import HpkePool
-from common.crypto.privacy_tokens import TOKEN_BYTES
-from common.errors import BatchStateError, ConflictError, ShuffleDpError, WireError
-from common.messages.batch import BatchState
-from common.messages.submission import Outcome
-from common.task_digest import TaskDigest
-from shuffler.admission import ConnectionLimit
+from shuffledp.common.crypto.hpke import envelope_context
+from shuffledp.common.crypto.hpke_pool import HpkePool
+from shuffledp.common.crypto.privacy_tokens import TOKEN_BYTES
+from shuffledp.common.errors import BatchStateError, ConflictError, ShuffleDpError, WireError
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.shuffler.admission import ConnectionLimit
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 from tests.support.tasks import published
 from tests.support.tokens import TOKENS, new_token
@@ -112,7 +112,7 @@ async def test_workers_verify_the_tokens_of_a_bulk_call(
         raise AssertionError("this process must not verify tokens of bulk calls")
 
     not_here.__name__ = "is_valid_token"
-    monkeypatch.setattr("common.crypto.privacy_tokens.TokenKey.is_valid_token", not_here)
+    monkeypatch.setattr("shuffledp.common.crypto.privacy_tokens.TokenKey.is_valid_token", not_here)
     outcomes = [await shuffler.collection.submit_bulk(digest, envelopes, tokens) for _ in range(2)]
     pool.close()
     shuffler.store.close()

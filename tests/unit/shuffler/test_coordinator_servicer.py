@@ -1,8 +1,8 @@
 """What the coordinator answers front-ends."""
 
-from common.messages.batch import BatchState
-from protos.shuffledp.v1 import coordinator_pb2
-from shuffler.servicer import CoordinatorServicer
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.protos.shuffledp.v1 import coordinator_pb2
+from shuffledp.shuffler.servicer import CoordinatorServicer
 from tests.support.shuffler_core import DIGEST, Shuffler
 
 

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from audit.harness.party_cores import SCHEDULE
-from common.crypto.hpke import DEFAULT_SUITE, SUITES, split_every
-from common.crypto.key_ring import DAY, KeyState
-from common.crypto.signing import KeyUse, check_key, end_of_validity, split_key
-from common.errors import BatchStateError, StorageError
-from common.messages.batch import MAX_PART_BYTES, BatchId, BatchState
-from common.runtime.blocks import SealedBlocks
-from common.runtime.key_store import KeyStore
-from common.runtime.state_directory import StateDirectory
-from common.task.uniform_dummies import NegativeBinomialDummies
-from common.task_digest import TaskDigest
-from shuffler.server import publish_keys
-from shuffler.shuffle_job import PERMUTED, bucket_count
-from shuffler.storage.batch_seeds import BatchSeeds
-from shuffler.storage.submission_store import StoredBatch
+from shuffledp.audit.harness.party_cores import SCHEDULE
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE, SUITES, split_every
+from shuffledp.common.crypto.key_ring import DAY, KeyState
+from shuffledp.common.crypto.signing import KeyUse, check_key, end_of_validity, split_key
+from shuffledp.common.errors import BatchStateError, StorageError
+from shuffledp.common.messages.batch import MAX_PART_BYTES, BatchId, BatchState
+from shuffledp.common.runtime.blocks import SealedBlocks
+from shuffledp.common.runtime.key_store import KeyStore
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.task.uniform_dummies import NegativeBinomialDummies
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.shuffler.server import publish_keys
+from shuffledp.shuffler.shuffle_job import PERMUTED, bucket_count
+from shuffledp.shuffler.storage.batch_seeds import BatchSeeds
+from shuffledp.shuffler.storage.submission_store import StoredBatch
 from tests.support.changed_tasks import changed
 from tests.support.disks import disk_of
 from tests.support.keys import SHUFFLER
@@ -59,8 +59,8 @@ async def test_a_failed_step_is_retried_after_growing_pauses(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The batch's own pause is kept; it doubles, and ends once the analyzer answers."""
-    monkeypatch.setattr("shuffler.delivery._TICK", 0.01)
-    monkeypatch.setattr("common.runtime.clock._MIN_PAUSE", 1 / 16)
+    monkeypatch.setattr("shuffledp.shuffler.delivery._TICK", 0.01)
+    monkeypatch.setattr("shuffledp.common.runtime.clock._MIN_PAUSE", 1 / 16)
     await shuffler.submit(5)
     shuffler.analyzer.reachable = False
     shuffler.deliveries._not_before[TaskDigest(bytes(32))] = math.inf
@@ -92,8 +92,8 @@ async def test_batches_are_looked_at_when_something_may_be_due(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not while nothing happens; at once for a full batch and at a deadline."""
-    monkeypatch.setattr("shuffler.delivery._TICK", 0.01)
-    monkeypatch.setattr("shuffler.delivery._LONGEST_WAIT", 3600.0)
+    monkeypatch.setattr("shuffledp.shuffler.delivery._TICK", 0.01)
+    monkeypatch.setattr("shuffledp.shuffler.delivery._LONGEST_WAIT", 3600.0)
     looked, get = list[TaskDigest](), shuffler.store.get
 
     async def counted(digest: TaskDigest) -> StoredBatch:
@@ -123,7 +123,7 @@ async def test_a_full_batch_closes_without_a_search(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last submission starts its delivery."""
-    monkeypatch.setattr("shuffler.delivery._LONGEST_WAIT", 3600.0)
+    monkeypatch.setattr("shuffledp.shuffler.delivery._LONGEST_WAIT", 3600.0)
     await shuffler.submit(4)
     running = asyncio.create_task(shuffler.deliveries.run())
     await asyncio.sleep(0.2)
@@ -155,9 +155,9 @@ async def test_a_submission_committed_while_a_batch_expires_keeps_it(shuffler: S
 @pytest.mark.parametrize(
     ("failing", "keys"),
     [
-        ("shuffler.active_batches.ActiveBatches.destroy_key", 1),
+        ("shuffledp.shuffler.active_batches.ActiveBatches.destroy_key", 1),
         ("shutil.rmtree", 0),
-        ("audit.harness.party_cores.InlineExecutor.forget_keys", 0),
+        ("shuffledp.audit.harness.party_cores.InlineExecutor.forget_keys", 0),
     ],
 )
 async def test_erasing_a_finished_batch_is_retried(
@@ -415,8 +415,8 @@ async def test_a_batch_of_several_parts_is_delivered(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten reports in four parts, one after the other."""
-    monkeypatch.setattr("shuffler.shuffle_job.PART_BYTES", 3 * _SIZE)
-    monkeypatch.setattr("shuffler.shuffle_job.BLOCK_BYTES", 1)
+    monkeypatch.setattr("shuffledp.shuffler.shuffle_job.PART_BYTES", 3 * _SIZE)
+    monkeypatch.setattr("shuffledp.shuffler.shuffle_job.BLOCK_BYTES", 1)
     await shuffler.submit(5)
     [batch] = shuffler.batches.unfinished()
     await shuffler.advance()
@@ -430,8 +430,8 @@ async def test_only_parts_that_have_not_arrived_are_sent_again(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every second part of four is lost the first time."""
-    monkeypatch.setattr("shuffler.shuffle_job.PART_BYTES", 3 * _SIZE)
-    monkeypatch.setattr("shuffler.shuffle_job.BLOCK_BYTES", 1)
+    monkeypatch.setattr("shuffledp.shuffler.shuffle_job.PART_BYTES", 3 * _SIZE)
+    monkeypatch.setattr("shuffledp.shuffler.shuffle_job.BLOCK_BYTES", 1)
     await shuffler.submit(5)
     shuffler.analyzer.lose_parts = True
     await shuffler.advance()

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import BatchStateError, StorageError
-from common.messages.batch import BatchState
-from common.task_digest import TaskDigest
-from shuffler.storage.submission_store import StoredBatch
+from shuffledp.common.errors import BatchStateError, StorageError
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.shuffler.storage.submission_store import StoredBatch
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 

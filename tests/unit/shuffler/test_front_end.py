@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from common.errors import BatchStateError, StorageError, UnknownTaskError
-from common.messages.batch import BatchId, BatchState
-from common.task_digest import TaskDigest
-from shuffler.active_batches import ActiveBatch, FinishedBatch
-from shuffler.front_end import FrontEndBatches, HeldBatch
-from shuffler.storage.sqlite_store import SqliteStore
-from shuffler.storage.submission_store import SubmissionStore
+from shuffledp.common.errors import BatchStateError, StorageError, UnknownTaskError
+from shuffledp.common.messages.batch import BatchId, BatchState
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.shuffler.active_batches import ActiveBatch, FinishedBatch
+from shuffledp.shuffler.front_end import FrontEndBatches, HeldBatch
+from shuffledp.shuffler.storage.sqlite_store import SqliteStore
+from shuffledp.shuffler.storage.submission_store import SubmissionStore
 from tests.support.shuffler_core import DIGEST, Shuffler
 
 

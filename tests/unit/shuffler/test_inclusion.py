@@ -4,24 +4,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from audit.harness.party_cores import InlineExecutor
-from common.crypto.batch_key import BatchKey
-from common.crypto.hpke import split_every
-from common.crypto.key_ring import DAY
-from common.errors import DamagedStorageError, ProofError, WireError
-from common.messages.batch import BatchId, BatchManifest, BatchState
-from common.messages.inclusion_proof import (
+from shuffledp.audit.harness.party_cores import InlineExecutor
+from shuffledp.common.crypto.batch_key import BatchKey
+from shuffledp.common.crypto.hpke import split_every
+from shuffledp.common.crypto.key_ring import DAY
+from shuffledp.common.errors import DamagedStorageError, ProofError, WireError
+from shuffledp.common.messages.batch import BatchId, BatchManifest, BatchState
+from shuffledp.common.messages.inclusion_proof import (
     BatchCommitment,
     InclusionProof,
     leaf,
     salted,
 )
-from common.runtime.blocks import SealedBlocks
-from common.task.shuffler_spec import BinomialNoise, ShufflerSpec
-from common.task_digest import TaskDigest
-from common.wire.batches import prefix_to_wire, proof_from_wire
-from shuffler.inclusion import ProofJob, proof_folder
-from shuffler.servicer import ShufflerServicer
+from shuffledp.common.runtime.blocks import SealedBlocks
+from shuffledp.common.task.shuffler_spec import BinomialNoise, ShufflerSpec
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.batches import prefix_to_wire, proof_from_wire
+from shuffledp.shuffler.inclusion import ProofJob, proof_folder
+from shuffledp.shuffler.servicer import ShufflerServicer
 from tests.support.leaves import SALT, GrownTree, commitment_over
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 from tests.support.tasks import SHUFFLER_NOISE, published

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from common.crypto.hpke import envelope_context
-from common.errors import WireError
-from common.messages.batch import BatchState
+from shuffledp.common.crypto.hpke import envelope_context
+from shuffledp.common.errors import WireError
+from shuffledp.common.messages.batch import BatchState
 from tests.support.shuffler_core import Shuffler
 from tests.support.tasks import published
 

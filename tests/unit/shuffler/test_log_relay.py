@@ -5,15 +5,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from audit.harness.clock import ManualClock
-from common.errors import PeerError, ProofError
-from common.transparency.checkpoint import SignedCheckpoint
-from common.transparency.log import LogEntry
-from common.transparency.merkle import LogTree
-from common.wire.transparency import MAX_LEAVES, log_from_wire
-from protos.shuffledp.v1 import log_pb2
-from shuffler.log_relay import LogRelay
-from shuffler.servicer import CoordinatorServicer
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.errors import PeerError, ProofError
+from shuffledp.common.transparency.checkpoint import SignedCheckpoint
+from shuffledp.common.transparency.log import LogEntry
+from shuffledp.common.transparency.merkle import LogTree
+from shuffledp.common.wire.transparency import MAX_LEAVES, log_from_wire
+from shuffledp.protos.shuffledp.v1 import log_pb2
+from shuffledp.shuffler.log_relay import LogRelay
+from shuffledp.shuffler.servicer import CoordinatorServicer
 from tests.support.shuffler_core import Shuffler
 from tests.support.tasks import published
 from tests.support.transparency import NOW, POLICY, Log, task_entry

@@ -1,11 +1,11 @@
 import pytest
 
-from audit.harness.clock import ManualClock
-from common.errors import StorageError
-from common.messages.batch import BatchState
-from common.messages.submission import Outcome
-from common.runtime.metrics import WINDOW, ProcessMetrics
-from shuffler.metrics import METRICS, StoreMetrics
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.errors import StorageError
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.runtime.metrics import WINDOW, ProcessMetrics
+from shuffledp.shuffler.metrics import METRICS, StoreMetrics
 from tests.support.scrapes import series_of, value
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 

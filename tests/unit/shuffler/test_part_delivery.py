@@ -4,12 +4,12 @@ from typing import Final
 
 import pytest
 
-from common.crypto.batch_key import BatchKey
-from common.errors import DamagedStorageError
-from common.messages.batch import BatchId, BatchManifest
-from common.runtime.blocks import FolderBlocks, SealedBlocks
-from common.wire.batches import MAX_CHUNK_BYTES
-from shuffler.delivery import chunks_of_part, deliver_parts
+from shuffledp.common.crypto.batch_key import BatchKey
+from shuffledp.common.errors import DamagedStorageError
+from shuffledp.common.messages.batch import BatchId, BatchManifest
+from shuffledp.common.runtime.blocks import FolderBlocks, SealedBlocks
+from shuffledp.common.wire.batches import MAX_CHUNK_BYTES
+from shuffledp.shuffler.delivery import chunks_of_part, deliver_parts
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.tasks import published
 

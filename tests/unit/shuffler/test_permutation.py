@@ -5,10 +5,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.crypto.randomness import seeded_generator
-from common.messages.batch import MAX_PART_BYTES, MAX_PARTS
-from shuffler.permutation import permute, scatter
-from shuffler.shuffle_job import BLOCK_BYTES, PART_BYTES, part_count
+from shuffledp.common.crypto.randomness import seeded_generator
+from shuffledp.common.messages.batch import MAX_PART_BYTES, MAX_PARTS
+from shuffledp.shuffler.permutation import permute, scatter
+from shuffledp.shuffler.shuffle_job import BLOCK_BYTES, PART_BYTES, part_count
 
 
 def _numbered(n_reports: int) -> NDArray[np.uint8]:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from audit.harness.clock import ManualClock
-from common.errors import StorageError
-from common.messages.batch import BatchId
-from common.messages.submission import Outcome
-from shuffler.refusals import RefusalCounts
-from shuffler.storage import submissions as submission_table
-from shuffler.storage.sqlite_store import SqliteStore
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.errors import StorageError
+from shuffledp.common.messages.batch import BatchId
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.shuffler.refusals import RefusalCounts
+from shuffledp.shuffler.storage import submissions as submission_table
+from shuffledp.shuffler.storage.sqlite_store import SqliteStore
 from tests.support.tasks import published
 
 _BATCH = BatchId(b"b" * 16)

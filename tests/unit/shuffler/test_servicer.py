@@ -1,10 +1,10 @@
 """The shuffler's answers and receipts."""
 
-from common.crypto.signing import SigningIdentity
-from common.messages.submission import REFUSALS, Outcome
-from protos.shuffledp.v1 import shuffler_pb2
-from shuffler.collection import _ERRORS
-from shuffler.servicer import ShufflerServicer, bulk_receipt_for
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.messages.submission import REFUSALS, Outcome
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2
+from shuffledp.shuffler.collection import _ERRORS
+from shuffledp.shuffler.servicer import ShufflerServicer, bulk_receipt_for
 from tests.support.keys import is_valid_bulk_receipt
 from tests.support.shuffler_core import DIGEST, Shuffler
 

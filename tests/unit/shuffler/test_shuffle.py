@@ -7,18 +7,18 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from audit.harness.party_cores import InlineExecutor
-from common.crypto.batch_key import BatchKey
-from common.crypto.hpke import report_context, split_every
-from common.crypto.randomness import seeded_generator
-from common.errors import DamagedStorageError
-from common.mechanisms.registry import mechanism_of
-from common.messages.batch import BatchId
-from common.runtime.blocks import FolderBlocks
-from common.task.shuffler_spec import KEEP_SUM, BinomialNoise, ShufflerSpec
-from shuffler.permutation import permute
-from shuffler.shuffle_job import PERMUTED, Permuted, ShuffleJob, shuffle
-from shuffler.storage.group import NUMBER_BITS, seal_group
+from shuffledp.audit.harness.party_cores import InlineExecutor
+from shuffledp.common.crypto.batch_key import BatchKey
+from shuffledp.common.crypto.hpke import report_context, split_every
+from shuffledp.common.crypto.randomness import seeded_generator
+from shuffledp.common.errors import DamagedStorageError
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.messages.batch import BatchId
+from shuffledp.common.runtime.blocks import FolderBlocks
+from shuffledp.common.task.shuffler_spec import KEEP_SUM, BinomialNoise, ShufflerSpec
+from shuffledp.shuffler.permutation import permute
+from shuffledp.shuffler.shuffle_job import PERMUTED, Permuted, ShuffleJob, shuffle
+from shuffledp.shuffler.storage.group import NUMBER_BITS, seal_group
 from tests.support.tasks import SHUFFLER_NOISE, PublishedTask, published
 
 _PLAIN: Final = SHUFFLER_NOISE | {"domain_size": 7, "delta": 1e-2}

@@ -7,18 +7,24 @@ from typing import Any
 
 import pytest
 
-from audit.harness.clock import ManualClock
-from common.crypto.privacy_tokens import PendingToken
-from common.crypto.token_signing import TokenSigningKey
-from common.errors import PeerError, PeerRefusalError, PolicyError, ProofError, SettingsError
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.crypto.privacy_tokens import PendingToken
+from shuffledp.common.crypto.token_signing import TokenSigningKey
+from shuffledp.common.errors import (
+    PeerError,
+    PeerRefusalError,
+    PolicyError,
+    ProofError,
+    SettingsError,
+)
+from shuffledp.user_agent.credentials import CredentialFile
+from shuffledp.user_agent.device_store import SubmissionState
 from tests.support.devices import agent_of
 from tests.support.keys import SHUFFLER
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
 from tests.support.tokens import ISSUER, TOKENS, MemoryIssuer, token_spec
-from user_agent.credentials import CredentialFile
-from user_agent.device_store import SubmissionState
 
 _CASE = published(tokens=TOKENS)
 _DIGEST = _CASE.signed.digest()

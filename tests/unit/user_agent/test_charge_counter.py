@@ -12,15 +12,15 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.errors import BudgetError, PeerError, PolicyError, SettingsError
+from shuffledp.common.errors import BudgetError, PeerError, PolicyError, SettingsError
+from shuffledp.user_agent.core import Agent
+from shuffledp.user_agent.device_store import DeviceStore, SubmissionState
+from shuffledp.user_agent.policy import Claim
 from tests.support.chains import RELAY, chain
 from tests.support.devices import agent_of
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
-from user_agent.core import Agent
-from user_agent.device_store import DeviceStore, SubmissionState
-from user_agent.policy import Claim
 
 _CASES: Final = [published(local_epsilon=1.0, n_min=10 + number) for number in range(4)]
 _CAPS: Final = Claim(local_epsilon=2.5, central_epsilon=20.0, delta=1e-4, coalition_epsilon=2.5)

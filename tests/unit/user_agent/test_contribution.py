@@ -8,31 +8,31 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.crypto.hpke import envelope_context, report_context, split_every
-from common.errors import ValueRangeError
-from common.mechanisms.base import Reports, is_null
-from common.mechanisms.registry import mechanism_of
-from common.messages.submission import Value, split_submission
-from common.protocols import Kind
-from common.task.cluster_dummies import ClusterDummies
-from common.task.draft import OpenDraft, TextDraft
-from common.task.dummies import EXTRA_WEIGHT_SUM
-from common.task.dummy_forms import DUMMIES
-from common.task.spec_forms import spec_as
-from common.task.specs import OpenSpec
-from common.task.task import SUBMISSION_ID_BYTES, Task
-from common.task_digest import TaskDigest
-from deploy.tasks.value_parser import value_of
-from tests.support.kind_tasks import OF_OTHER_KINDS, VALUES, kind_task, lasting_task
-from tests.support.mechanisms import Scripted
-from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
-from tests.support.tasks import PublishedTask, published
-from user_agent.contribution import (
+from shuffledp.common.crypto.hpke import envelope_context, report_context, split_every
+from shuffledp.common.errors import ValueRangeError
+from shuffledp.common.mechanisms.base import Reports, is_null
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.messages.submission import Value, split_submission
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.cluster_dummies import ClusterDummies
+from shuffledp.common.task.draft import OpenDraft, TextDraft
+from shuffledp.common.task.dummies import EXTRA_WEIGHT_SUM
+from shuffledp.common.task.dummy_forms import DUMMIES
+from shuffledp.common.task.spec_forms import spec_as
+from shuffledp.common.task.specs import OpenSpec
+from shuffledp.common.task.task import SUBMISSION_ID_BYTES, Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.tasks.value_parser import value_of
+from shuffledp.user_agent.contribution import (
     Contributor,
     PreparedSubmission,
     encoder_for,
     pad,
 )
+from tests.support.kind_tasks import OF_OTHER_KINDS, VALUES, kind_task, lasting_task
+from tests.support.mechanisms import Scripted
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
+from tests.support.tasks import PublishedTask, published
 
 _OF_KIND = {
     "string": "rappor",

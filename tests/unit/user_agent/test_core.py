@@ -13,8 +13,8 @@ import grpc
 import numpy as np
 import pytest
 
-from common.crypto.signing import sign_receipt
-from common.errors import (
+from shuffledp.common.crypto.signing import sign_receipt
+from shuffledp.common.errors import (
     BudgetError,
     PeerError,
     PeerRefusalError,
@@ -22,19 +22,19 @@ from common.errors import (
     ValueRangeError,
     WireError,
 )
-from common.mechanisms.registry import rappor_of
-from common.task.draft import TextDraft
-from common.task_digest import TaskDigest
-from protos.shuffledp.v1 import shuffler_pb2
+from shuffledp.common.mechanisms.registry import rappor_of
+from shuffledp.common.task.draft import TextDraft
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2
+from shuffledp.user_agent.clients import RemoteShuffler
+from shuffledp.user_agent.core import Agent
+from shuffledp.user_agent.device_store import DeviceStore, SubmissionState
 from tests.support.chains import RELAY, chain
 from tests.support.devices import agent_of
 from tests.support.kind_tasks import kind_draft_fields
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
-from user_agent.clients import RemoteShuffler
-from user_agent.core import Agent
-from user_agent.device_store import DeviceStore, SubmissionState
 
 _CASE = published()
 _DIGEST = _CASE.signed.digest()

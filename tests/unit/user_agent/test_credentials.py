@@ -5,12 +5,12 @@ from typing import Any, Final
 
 import pytest
 
-import user_agent.server
-from common.crypto.signing import SigningIdentity
-from common.errors import SettingsError, WireError
-from common.runtime.state_directory import StateDirectory
-from user_agent.credentials import CredentialFile, PersonalSecrets
-from user_agent.settings import UserAgentSettings
+import shuffledp.user_agent.server
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import SettingsError, WireError
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.user_agent.credentials import CredentialFile, PersonalSecrets
+from shuffledp.user_agent.settings import UserAgentSettings
 
 _DEVICE: Final = bytes(range(32))
 _FILE: Final = "permanent.key"
@@ -52,22 +52,22 @@ async def test_a_secret_is_made_once_and_never_replaced(tmp_path: Path) -> None:
     settings = _settings(tmp_path, lasting_responses=True)
     without = _settings(tmp_path, lasting_responses=False)
     file = settings.state_directory / _FILE
-    await (await user_agent.server.start(without)).stop()
+    await (await shuffledp.user_agent.server.start(without)).stop()
     assert not file.exists()
-    await (await user_agent.server.start(settings)).stop()
+    await (await shuffledp.user_agent.server.start(settings)).stop()
     kept = file.read_bytes()
     secret = StateDirectory.open(settings.state_directory).secret(_FILE, bytes)
     assert secret not in kept
     assert 0o600 == file.stat().st_mode & 0o777
-    await (await user_agent.server.start(settings)).stop()
+    await (await shuffledp.user_agent.server.start(settings)).stop()
     assert kept == file.read_bytes()
 
     file.unlink()
     with pytest.raises(SettingsError, match="is not the secret of earlier answers"):
-        await user_agent.server.start(settings)
-    await (await user_agent.server.start(without)).stop()
+        await shuffledp.user_agent.server.start(settings)
+    await (await shuffledp.user_agent.server.start(without)).stop()
     file.write_bytes(kept)
-    await (await user_agent.server.start(settings)).stop()
+    await (await shuffledp.user_agent.server.start(settings)).stop()
 
 
 def _settings(tmp_path: Path, *, lasting_responses: bool) -> UserAgentSettings:
@@ -94,7 +94,7 @@ async def test_a_second_shuffler_is_announced_once(
     for pinned in (None, first, first, None, second, first):
         caplog.clear()
         settings = dataclasses.replace(without, relay_identity=pinned)
-        await (await user_agent.server.start(settings)).stop()
+        await (await shuffledp.user_agent.server.start(settings)).stop()
         said.append(sum("nothing bounds what both learn" in each for each in caplog.messages))
 
     assert [0, 1, 0, 0, 1, 0] == said

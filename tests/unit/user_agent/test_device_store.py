@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from common.crypto.signing import SigningIdentity
-from common.errors import BudgetError, DamagedStorageError
-from common.task_digest import TaskDigest
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import BudgetError, DamagedStorageError
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.user_agent.contribution import PreparedSubmission
+from shuffledp.user_agent.device_store import DeviceStore
+from shuffledp.user_agent.policy import Claim, check_totals
 from tests.support.policies import generous
-from user_agent.contribution import PreparedSubmission
-from user_agent.device_store import DeviceStore
-from user_agent.policy import Claim, check_totals
 
 _ANSWER = Claim(local_epsilon=2.0, central_epsilon=0.25, delta=1e-6, coalition_epsilon=2.0)
 _POLICY = replace(

@@ -7,19 +7,19 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.errors import ValueRangeError
-from common.messages.submission import Value
-from common.protocols import Kind
-from common.task.domain_spec import BreakdownSpec, EdgesSpec
-from common.task.draft import NumberDraft, TableDraft
-from common.task.kinds import KINDS
+from shuffledp.common.errors import ValueRangeError
+from shuffledp.common.messages.submission import Value
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.domain_spec import BreakdownSpec, EdgesSpec
+from shuffledp.common.task.draft import NumberDraft, TableDraft
+from shuffledp.common.task.kinds import KINDS
+from shuffledp.user_agent.contribution import (
+    encoder_for,
+)
 from tests.support.changed_tasks import changed
 from tests.support.kind_tasks import ATTRIBUTES, OTHER_KINDS, VALUES, kind_task
 from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import published
-from user_agent.contribution import (
-    encoder_for,
-)
 
 _OF_KIND = {
     "string": "rappor",

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from audit.harness.clock import ManualClock
-from common.crypto.hpke import HpkePrivateKey, envelope_context, layer_context
-from common.crypto.signing import SigningIdentity, envelope_hash, is_valid_receipt
-from common.errors import PeerError, StorageError, UnknownTaskError
-from common.messages.batch import BatchId
-from common.messages.inclusion_proof import (
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.crypto.hpke import HpkePrivateKey, envelope_context, layer_context
+from shuffledp.common.crypto.signing import SigningIdentity, envelope_hash, is_valid_receipt
+from shuffledp.common.errors import PeerError, StorageError, UnknownTaskError
+from shuffledp.common.messages.batch import BatchId
+from shuffledp.common.messages.inclusion_proof import (
     BatchCommitment,
     InclusionProof,
     bits_for,
@@ -22,18 +22,18 @@ from common.messages.inclusion_proof import (
     salted,
     split,
 )
-from common.messages.submission import split_submission
-from common.task.shuffler_spec import BinomialNoise, ShufflerSpec
-from common.task_digest import TaskDigest
+from shuffledp.common.messages.submission import split_submission
+from shuffledp.common.task.shuffler_spec import BinomialNoise, ShufflerSpec
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.user_agent.device_store import DeviceStore, InclusionState, SavedSubmission
+from shuffledp.user_agent.inclusion_monitor import MAX_CHECKED, InclusionMonitor
+from shuffledp.user_agent.policy import Claim
 from tests.support.chains import RELAY, chain
 from tests.support.devices import agent_of
 from tests.support.leaves import SALT, GrownTree, commitment_over, some_leaves
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
-from user_agent.device_store import DeviceStore, InclusionState, SavedSubmission
-from user_agent.inclusion_monitor import MAX_CHECKED, InclusionMonitor
-from user_agent.policy import Claim
 
 _CASE = published()
 _CLAIM = Claim(local_epsilon=1.0, central_epsilon=1.0, delta=0.0, coalition_epsilon=1.0)
@@ -419,7 +419,7 @@ async def test_answers_are_searched_when_one_is_due_or_arrives(
         searches.append(device.clock.elapsed())
         return await listed()
 
-    monkeypatch.setattr("user_agent.inclusion_monitor._MIN_TICK_SECONDS", 0.01)
+    monkeypatch.setattr("shuffledp.user_agent.inclusion_monitor._MIN_TICK_SECONDS", 0.01)
     monkeypatch.setattr(device.store, "list_unchecked", counted)
     device.store.arrived.clear()
     running = asyncio.create_task(device.watch.keep_checking())

@@ -2,10 +2,10 @@
 
 import pytest
 
-from common.task.task import Task
-from common.task_digest import TaskDigest
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.user_agent.contribution import Contributor
 from tests.support.kind_tasks import kind_task, lasting_task
-from user_agent.contribution import Contributor
 
 _DIGEST = TaskDigest(b"\xd1" * 32)
 

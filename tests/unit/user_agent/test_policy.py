@@ -5,17 +5,24 @@ from typing import Any
 
 import pytest
 
-from audit.harness.tasks import FAR_FUTURE
-from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
-from common.errors import BudgetError, PolicyError, ProofError
-from common.task.draft import TextDraft
+from shuffledp.audit.harness.tasks import FAR_FUTURE
+from shuffledp.common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
+from shuffledp.common.errors import BudgetError, PolicyError, ProofError
+from shuffledp.common.task.draft import TextDraft
+from shuffledp.user_agent.policy import (
+    Claim,
+    Policy,
+    check,
+    check_totals,
+    composed_total,
+    local_total,
+)
 from tests.support.chains import RELAY, chain
 from tests.support.changed_tasks import changed
 from tests.support.keys import SHUFFLER, signed_key
 from tests.support.kind_tasks import kind_draft_fields
 from tests.support.policies import generous
 from tests.support.tasks import PublishedTask, published
-from user_agent.policy import Claim, Policy, check, check_totals, composed_total, local_total
 
 _NOW = 1_000_000_000.0
 

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from audit.harness.clock import ManualClock
-from common.crypto.signing import SignedTask
-from common.errors import ProofError
-from common.task_digest import TaskDigest
-from common.transparency.checkpoint import NoteSignature, SignedCheckpoint
-from common.transparency.log import LogEntry, LogProof, find_fork
-from common.transparency.witness_policy import ForkError, WitnessQuorumError
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import ProofError
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.transparency.checkpoint import NoteSignature, SignedCheckpoint
+from shuffledp.common.transparency.log import LogEntry, LogProof, find_fork
+from shuffledp.common.transparency.witness_policy import ForkError, WitnessQuorumError
+from shuffledp.user_agent import task_log
+from shuffledp.user_agent.device_store import DeviceStore
+from shuffledp.user_agent.task_log import DeviceLog
 from tests.support.devices import agent_of
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
 from tests.support.transparency import KEYS, LOG, NOW, ORIGIN, POLICY, Log, task_entry, with_lines
-from user_agent import task_log
-from user_agent.device_store import DeviceStore
-from user_agent.task_log import DeviceLog
 
 _CASES = [published(), published(domain_size=50)]
 _TASKS = [case.signed for case in _CASES]

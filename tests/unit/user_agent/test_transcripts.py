@@ -8,29 +8,35 @@ from typing import Any, Final
 import pytest
 from google.protobuf.json_format import ParseDict
 
-from common.accounting.claims import check_central_claim, check_coalition_claim, delta_at_claim
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.crypto.hpke import (
+from shuffledp.common.accounting.claims import (
+    check_central_claim,
+    check_coalition_claim,
+    delta_at_claim,
+)
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.crypto.hpke import (
     HpkePrivateKey,
     envelope_context,
     layer_context,
     report_context,
     split_every,
 )
-from common.crypto.privacy_tokens import PendingToken
-from common.crypto.signing import PublicIdentity, is_valid_receipt
-from common.errors import BudgetError, PeerError, PolicyError, WireError
-from common.messages.inclusion_proof import leaf
-from common.messages.submission import split_submission
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from common.transparency.checkpoint import NoteKey, SignedCheckpoint, log_key
-from common.transparency.log import LogEntry, LogEvidence
-from common.transparency.witness_policy import WitnessPolicy
-from common.wire.batches import proof_from_wire
-from common.wire.tasks import signed_task_from_wire
-from common.wire.transparency import log_proof_from_wire
-from protos.shuffledp.v1 import shuffler_pb2
+from shuffledp.common.crypto.privacy_tokens import PendingToken
+from shuffledp.common.crypto.signing import PublicIdentity, is_valid_receipt
+from shuffledp.common.errors import BudgetError, PeerError, PolicyError, WireError
+from shuffledp.common.messages.inclusion_proof import leaf
+from shuffledp.common.messages.submission import split_submission
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.transparency.checkpoint import NoteKey, SignedCheckpoint, log_key
+from shuffledp.common.transparency.log import LogEntry, LogEvidence
+from shuffledp.common.transparency.witness_policy import WitnessPolicy
+from shuffledp.common.wire.batches import proof_from_wire
+from shuffledp.common.wire.tasks import signed_task_from_wire
+from shuffledp.common.wire.transparency import log_proof_from_wire
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2
+from shuffledp.user_agent.contribution import Contributor
+from shuffledp.user_agent.policy import Claim, check, check_totals
 from tests.support.policies import generous
 from tests.support.vectors import vectors
 from tests.vectors.make_transcripts import (
@@ -45,8 +51,6 @@ from tests.vectors.make_transcripts import (
 )
 from tests.vectors.odd_signatures import odd_signatures
 from tests.vectors.transcript_cases import ALL, CHAINS
-from user_agent.contribution import Contributor
-from user_agent.policy import Claim, check, check_totals
 
 _NAMES: Final = sorted(
     path.stem for form in ("transcript", "chain") for path in FOLDER.glob(f"{form}-*.json")

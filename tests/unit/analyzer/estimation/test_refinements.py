@@ -12,34 +12,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from analyzer.estimation.expectation_maximization import (
+from shuffledp.analyzer.estimation.expectation_maximization import (
     em_step,
     maximize_likelihood,
     smooth,
     smoothed_likelihood,
     squarem_step,
 )
-from analyzer.estimation.histogram import REFINEMENTS, DebiasedShares, estimate
-from analyzer.estimation.projection import (
+from shuffledp.analyzer.estimation.histogram import REFINEMENTS, DebiasedShares, estimate
+from shuffledp.analyzer.estimation.projection import (
     _posterior_means,
     base_cut,
 )
-from analyzer.estimation.shrinkage import shrink_to_zero
-from analyzer.finalize import mixture_of
-from audit.harness.tasks import sample_task
-from common.errors import TaskError
-from common.mechanisms.base import Channel, Counts, Incidence, Mixture, Vector
-from common.mechanisms.covariance import ShareCovariance
-from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
-from common.mechanisms.numeric.number import Moments
-from common.mechanisms.randomized_response import Grr
-from common.mechanisms.registry import mechanism_of
-from common.mechanisms.square_wave import SquareWave, best_reach
-from common.mechanisms.weights import ResponseWeights
-from common.protocols import Refinement
-from deploy.datasets.sources import dataset
-from lab.simulate.collection import collect
-from lab.simulate.experiments.projection import shrink_to_common_mean
+from shuffledp.analyzer.estimation.shrinkage import shrink_to_zero
+from shuffledp.analyzer.finalize import mixture_of
+from shuffledp.audit.harness.tasks import sample_task
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.base import Channel, Counts, Incidence, Mixture, Vector
+from shuffledp.common.mechanisms.covariance import ShareCovariance
+from shuffledp.common.mechanisms.hashing.local_hashing import LocalHashing, family_for
+from shuffledp.common.mechanisms.numeric.number import Moments
+from shuffledp.common.mechanisms.randomized_response import Grr
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.mechanisms.square_wave import SquareWave, best_reach
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.protocols import Refinement
+from shuffledp.deploy.datasets.sources import dataset
+from shuffledp.lab.simulate.collection import collect
+from shuffledp.lab.simulate.experiments.projection import shrink_to_common_mean
 from tests.support.plain_refinements import is_right
 from tests.support.tasks import published
 

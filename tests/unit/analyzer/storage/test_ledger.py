@@ -5,11 +5,16 @@ from pathlib import Path
 
 import pytest
 
-import analyzer.server
-from analyzer.settings import AnalyzerSettings
-from analyzer.storage import ledger
-from common.errors import LedgerError
-from common.messages.ledger_entry import FIRST_PREVIOUS_HASH, DecisionEntry, LedgerEntry, verify
+import shuffledp.analyzer.server
+from shuffledp.analyzer.settings import AnalyzerSettings
+from shuffledp.analyzer.storage import ledger
+from shuffledp.common.errors import LedgerError
+from shuffledp.common.messages.ledger_entry import (
+    FIRST_PREVIOUS_HASH,
+    DecisionEntry,
+    LedgerEntry,
+    verify,
+)
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.ledger_entries import releases
 
@@ -110,11 +115,11 @@ async def test_an_analyzer_with_a_broken_ledger_does_not_start(tmp_path: Path) -
     await core.start()
     await core.release(3, await core.publish())
     await core.stop()
-    await (await analyzer.server.start(settings)).stop()
+    await (await shuffledp.analyzer.server.start(settings)).stop()
 
     _tamper(core, "UPDATE ledger SET n_users = 30")
     with pytest.raises(LedgerError, match="broken at entry 1"):
-        await analyzer.server.start(settings)
+        await shuffledp.analyzer.server.start(settings)
 
 
 @pytest.mark.parametrize("statement", ["UPDATE ledger SET epsilon = 0", "DELETE FROM ledger"])

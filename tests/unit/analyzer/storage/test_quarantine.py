@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import pytest
 
-from analyzer.storage import ledger, quarantine
-from audit.harness.party_cores import part_header
-from common.errors import (
+from shuffledp.analyzer.storage import ledger, quarantine
+from shuffledp.audit.harness.party_cores import part_header
+from shuffledp.common.errors import (
     BatchStateError,
     ConflictError,
     LedgerError,
@@ -17,10 +17,10 @@ from common.errors import (
     UnknownTaskError,
     UnusableBatchError,
 )
-from common.messages import inclusion_proof
-from common.messages.batch import MAX_REASON_CHARACTERS, BatchId, BatchManifest, TaskState
-from common.messages.ledger_entry import Decision, DecisionEntry, verify
-from common.task_digest import TaskDigest
+from shuffledp.common.messages import inclusion_proof
+from shuffledp.common.messages.batch import MAX_REASON_CHARACTERS, BatchId, BatchManifest, TaskState
+from shuffledp.common.messages.ledger_entry import Decision, DecisionEntry, verify
+from shuffledp.common.task_digest import TaskDigest
 from tests.support.analyzer_core import BATCH, AnalyzerCore
 from tests.support.ledger_entries import releases
 
@@ -325,7 +325,7 @@ async def test_a_batch_that_is_dropped_meanwhile_stays_dropped(
     run = core.store.run
     digest, sealed = core.signed.digest(), core.sealed(_USERS)
     core.clock.seconds = float(core.task.deadline)  # before it, an unfinished delivery is kept
-    monkeypatch.setattr("analyzer.release.retry_pause", lambda _: 0.0)
+    monkeypatch.setattr("shuffledp.analyzer.release.retry_pause", lambda _: 0.0)
     if step == "_mark_unusable":
         sealed[:_JUNK] = [bytes([number]) * 60 for number in range(_JUNK)]
 

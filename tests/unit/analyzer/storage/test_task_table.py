@@ -1,8 +1,8 @@
 import pytest
 
-from analyzer.storage import task_table
-from analyzer.storage.task_table import Sentinel
-from common.errors import BatchStateError, WireError
+from shuffledp.analyzer.storage import task_table
+from shuffledp.analyzer.storage.task_table import Sentinel
+from shuffledp.common.errors import BatchStateError, WireError
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.leaves import some_leaves
 

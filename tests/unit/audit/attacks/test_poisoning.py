@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from audit.attacks.poisoning import Leverage, Poisoning
-from audit.weaknesses import COUNTED_TWICE
-from common.mechanisms.hashing.local_hashing import REPORT_DTYPE
-from common.task.draft import TableDraft
+from shuffledp.audit.attacks.poisoning import Leverage, Poisoning
+from shuffledp.audit.weaknesses import COUNTED_TWICE
+from shuffledp.common.mechanisms.hashing.local_hashing import REPORT_DTYPE
+from shuffledp.common.task.draft import TableDraft
 from tests.support.audits import audited
 from tests.support.kind_tasks import ATTRIBUTES, kind_task
 from tests.support.protocol_tasks import protocol_task

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from audit.coalitions.single_user import TESTED_DELTA, run_pooled
-from audit.coalitions.whole_batch import run_colluders
-from audit.harness.tasks import sample_task
-from common.accounting.amplification import epsilon_upper
-from common.accounting.anonymity_set import AnonymitySet
-from common.mechanisms.reduction import MatchCountReduction
+from shuffledp.audit.coalitions.single_user import TESTED_DELTA, run_pooled
+from shuffledp.audit.coalitions.whole_batch import run_colluders
+from shuffledp.audit.harness.tasks import sample_task
+from shuffledp.common.accounting.amplification import epsilon_upper
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
 from tests.support.audits import audited
 
 pytestmark = pytest.mark.slow

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from audit.coalitions.one_of_two import BEHAVIOURS, run_permuting
-from audit.finding import Finding, failed
-from audit.harness.tasks import sample_chain
-from audit.runner import AuditRun, run
-from audit.scenario import AuditSubject, Scenario
-from audit.scenarios import SCENARIOS
-from audit.weaknesses import NOISE_AFTER_ALL, PERMUTES_ONLY
-from common.task.shuffler_spec import BinomialNoise, GeometricNoise
-from common.task.task import Task
+from shuffledp.audit.coalitions.one_of_two import BEHAVIOURS, run_permuting
+from shuffledp.audit.finding import Finding, failed
+from shuffledp.audit.harness.tasks import sample_chain
+from shuffledp.audit.runner import AuditRun, run
+from shuffledp.audit.scenario import AuditSubject, Scenario
+from shuffledp.audit.scenarios import SCENARIOS
+from shuffledp.audit.weaknesses import NOISE_AFTER_ALL, PERMUTES_ONLY
+from shuffledp.common.task.shuffler_spec import BinomialNoise, GeometricNoise
+from shuffledp.common.task.task import Task
 from tests.support.audits import audited
 from tests.support.chains import COINS, FLANKS, chain
 from tests.support.tasks import published
@@ -110,7 +110,7 @@ def test_the_game_is_on_the_noise_of_the_run(
     def draw(_task: Task, _hop: int, _seed: bytes) -> NDArray[np.int64]:
         return np.array(dummies)
 
-    monkeypatch.setattr("shuffler.shuffle_job._draw_dummies", draw)
+    monkeypatch.setattr("shuffledp.shuffler.shuffle_job._draw_dummies", draw)
     [row] = BEHAVIOURS[name].findings(_subject(_task()), np.random.default_rng(1))
 
     assert "contradicted" == row.verdict

@@ -5,7 +5,7 @@ import base64
 import numpy as np
 import pytest
 
-from audit.harness.byte_search import (
+from shuffledp.audit.harness.byte_search import (
     encodings,
     hash_encodings,
     kinds_found,

@@ -5,7 +5,7 @@ import re
 from functools import cache
 from typing import Final
 
-from audit.report.report_views import audit_page, coalition_rows
+from shuffledp.audit.report.report_views import audit_page, coalition_rows
 from tests.support.audit_reports import demo_report, failed_report, finding, report_of
 from tests.support.protocol_tasks import protocol_task
 

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from audit.harness.tasks import sample_chain
-from audit.report.audit_report import (
+from shuffledp.audit.harness.tasks import sample_chain
+from shuffledp.audit.report.audit_report import (
     AuditReport,
     SelfTestResult,
     as_json,
     changes,
 )
-from audit.report.report_views import audit_page, show_report
-from audit.scenarios import SCENARIOS
-from audit.statistics import FAMILY_LEVEL, MAX_TESTS
-from deploy.terminal.json_output import dumps
+from shuffledp.audit.report.report_views import audit_page, show_report
+from shuffledp.audit.scenarios import SCENARIOS
+from shuffledp.audit.statistics import FAMILY_LEVEL, MAX_TESTS
+from shuffledp.deploy.terminal.json_output import dumps
 from tests.support.audit_reports import (
     demo_report,
     demo_task,

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from audit.families.family import Family, ItemFamily
-from audit.finding import Checks, Rows
-from audit.sampling.devices import run_devices, run_draws
-from audit.sampling.draws import check_order, run_randomizer
-from audit.scenario import Ports
-from audit.weaknesses import DUMMY_LEFT_OUT, SEED_REUSED
-from common.mechanisms.base import Reports
-from common.mechanisms.hashing.local_hashing import LocalHashing
-from common.mechanisms.registry import mechanism_of
-from common.mechanisms.support import SupportCounting
-from common.mechanisms.tables import Tables
-from common.messages.submission import Value
+from shuffledp.audit.families.family import Family, ItemFamily
+from shuffledp.audit.finding import Checks, Rows
+from shuffledp.audit.sampling.devices import run_devices, run_draws
+from shuffledp.audit.sampling.draws import check_order, run_randomizer
+from shuffledp.audit.scenario import Ports
+from shuffledp.audit.weaknesses import DUMMY_LEFT_OUT, SEED_REUSED
+from shuffledp.common.mechanisms.base import Reports
+from shuffledp.common.mechanisms.hashing.local_hashing import LocalHashing
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.mechanisms.support import SupportCounting
+from shuffledp.common.mechanisms.tables import Tables
+from shuffledp.common.messages.submission import Value
 from tests.support.audits import audited
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task

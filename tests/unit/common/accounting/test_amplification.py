@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.accounting.amplification import delta_upper, epsilon_upper
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.count_distributions import Binomial, Groups, NegativeBinomial
-from common.mechanisms.reduction import MatchCountReduction
-from lab.accountant.query import Poisson
-from lab.bounds.attack import epsilon_lower
+from shuffledp.common.accounting.amplification import delta_upper, epsilon_upper
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.count_distributions import Binomial, Groups, NegativeBinomial
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.lab.accountant.query import Poisson
+from shuffledp.lab.bounds.attack import epsilon_lower
 from tests.support.reductions import reduction_for
 from tests.support.vectors import vectors
 

@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.accounting.amplification import delta_upper
-from common.accounting.anonymity_set import AnonymitySet, Bins, BlanketSize
-from common.accounting.count_distributions import (
+from shuffledp.common.accounting.amplification import delta_upper
+from shuffledp.common.accounting.anonymity_set import AnonymitySet, Bins, BlanketSize
+from shuffledp.common.accounting.count_distributions import (
     Binomial,
     Conditioned,
     CountDistribution,
     NegativeBinomial,
 )
-from common.accounting.dummy_entries import entry_of
-from common.accounting.item_noise import each_item_release
-from common.task.dummies import EXTRA_WEIGHT_SUM
-from common.task.named_dummies import ItemDummies
-from common.task.uniform_dummies import NegativeBinomialDummies
-from lab.accountant.query import Poisson
+from shuffledp.common.accounting.dummy_entries import entry_of
+from shuffledp.common.accounting.item_noise import each_item_release
+from shuffledp.common.task.dummies import EXTRA_WEIGHT_SUM
+from shuffledp.common.task.named_dummies import ItemDummies
+from shuffledp.common.task.uniform_dummies import NegativeBinomialDummies
+from shuffledp.lab.accountant.query import Poisson
 from tests.support.exhaustive_delta import (
     Added,
     grr_distribution,

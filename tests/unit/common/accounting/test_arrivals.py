@@ -11,16 +11,16 @@ from typing import Final
 import numpy as np
 import pytest
 
-from common.accounting.assumptions import BY_LENGTH, NOBODY_DROPS
-from common.accounting.dummy_entries import arrivals_of
-from common.accounting.guarantees import charged_release, guarantees
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.errors import AccountingError, WireError
-from common.messages.guarantee import NONE_WAIVED, CheckName, Waived, claimed
-from common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
-from common.task.dummy_forms import AnyDummies
-from common.task.named_dummies import ViewDummies
-from common.task.uniform_dummies import (
+from shuffledp.common.accounting.assumptions import BY_LENGTH, NOBODY_DROPS
+from shuffledp.common.accounting.dummy_entries import arrivals_of
+from shuffledp.common.accounting.guarantees import charged_release, guarantees
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.errors import AccountingError, WireError
+from shuffledp.common.messages.guarantee import NONE_WAIVED, CheckName, Waived, claimed
+from shuffledp.common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
+from shuffledp.common.task.dummy_forms import AnyDummies
+from shuffledp.common.task.named_dummies import ViewDummies
+from shuffledp.common.task.uniform_dummies import (
     NO_DUMMIES,
     BinomialDummies,
     FractionalDummies,

@@ -10,24 +10,24 @@ import numpy as np
 import pytest
 from dp_accounting.pld import pld_pmf
 
-from common.accounting.amplification import DeltaCurve
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.binomial import probabilities
-from common.accounting.claims import delta_at_claim
-from common.accounting.composition import _connect, _total_loss
-from common.accounting.conditional import COARSE_GRID, ConditionalDelta
-from common.accounting.count_distributions import Binomial
-from common.errors import TaskError
-from common.task.domain_spec import MAX_COMPUTED_BUCKETS, EdgesSpec
-from common.task.named_dummies import ViewDummies
+from shuffledp.common.accounting.amplification import DeltaCurve
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.binomial import probabilities
+from shuffledp.common.accounting.claims import delta_at_claim
+from shuffledp.common.accounting.composition import _connect, _total_loss
+from shuffledp.common.accounting.conditional import COARSE_GRID, ConditionalDelta
+from shuffledp.common.accounting.count_distributions import Binomial
+from shuffledp.common.errors import TaskError
+from shuffledp.common.task.domain_spec import MAX_COMPUTED_BUCKETS, EdgesSpec
+from shuffledp.common.task.named_dummies import ViewDummies
 from tests.support.changed_tasks import changed
 from tests.support.protocol_tasks import protocol_task
 from tests.support.reductions import of_grr
 
 _LOADED: Final = """
 import sys
-from common.accounting.claims import delta_at_claim
-from common.task.task import Task
+from shuffledp.common.accounting.claims import delta_at_claim
+from shuffledp.common.task.task import Task
 for line in sys.stdin:
     delta_at_claim(Task.from_bytes(bytes.fromhex(line)))
 print(*(name for name in ("scipy.stats", "dp_accounting") if name in sys.modules))
@@ -50,7 +50,7 @@ def test_a_check_loads_no_large_library() -> None:
 
 def test_planning_items_loads_no_distributions() -> None:
     """SciPy's take as long to load as some plans to find."""
-    program = "import sys, lab.planning.planner; print('scipy.stats' in sys.modules)"
+    program = "import sys, shuffledp.lab.planning.planner; print('scipy.stats' in sys.modules)"
 
     assert "False" == _printed(program)
 

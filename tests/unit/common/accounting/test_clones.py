@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.accounting.amplification import delta_upper, epsilon_upper
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import CloneRelease
-from common.accounting.published import BoundSetting
-from lab.bounds.other_bounds import clones_epsilon, clones_of_2021, clones_of_2023
+from shuffledp.common.accounting.amplification import delta_upper, epsilon_upper
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.clones import CloneRelease
+from shuffledp.common.accounting.published import BoundSetting
+from shuffledp.lab.bounds.other_bounds import clones_epsilon, clones_of_2021, clones_of_2023
 from tests.support.reductions import of_grr
 
 Reduce = Callable[[float, AnonymitySet], CloneRelease]

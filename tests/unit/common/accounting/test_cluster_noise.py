@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.accounting.cluster_counts import CountGrid, ItemCounts, Room, _window
-from common.accounting.cluster_noise import (
+from shuffledp.common.accounting.cluster_counts import CountGrid, ItemCounts, Room, _window
+from shuffledp.common.accounting.cluster_noise import (
     OF_BATCHES,
     OF_CLAIMS,
     ClusterRelease,
@@ -21,7 +21,7 @@ from common.accounting.cluster_noise import (
     _limits,
     _plans,
 )
-from common.errors import AccountingError
+from shuffledp.common.errors import AccountingError
 from tests.support.exhaustive_delta import excess, grr_distribution, summed
 from tests.support.vectors import vectors
 

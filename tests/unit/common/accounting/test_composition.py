@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.accounting.amplification import epsilon_upper
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.composition import (
+from shuffledp.common.accounting.amplification import epsilon_upper
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.composition import (
     ComposedRelease,
     composed_claims,
     composed_epsilon,
 )
-from common.accounting.releases import AmplifiedRelease
-from common.mechanisms.base import Vector
-from common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.accounting.releases import AmplifiedRelease
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
 from tests.support.reductions import of_grr, of_hashing
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from common.accounting.conditional import COARSE_GRID, Cells
-from common.accounting.epsilon_search import gaussian_delta, least_epsilon
-from lab.planning.calibration import gaussian_mu
+from shuffledp.common.accounting.conditional import COARSE_GRID, Cells
+from shuffledp.common.accounting.epsilon_search import gaussian_delta, least_epsilon
+from shuffledp.lab.planning.calibration import gaussian_mu
 
 
 @pytest.mark.parametrize(("trials", "chance"), [(40, 0.2), (10**6, 0.01)])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.accounting import binomial
-from common.accounting.count_distributions import (
+from shuffledp.common.accounting import binomial
+from shuffledp.common.accounting.count_distributions import (
     Binomial,
     BinomialWindow,
     CountDistribution,
@@ -18,7 +18,7 @@ from common.accounting.count_distributions import (
     quantile,
     upper_quantile,
 )
-from lab.accountant.query import Poisson
+from shuffledp.lab.accountant.query import Poisson
 
 
 def _exact_at_most(distribution: CountDistribution, outcome: int) -> mpmath.mpf:

@@ -8,16 +8,16 @@ from typing import Any, Final
 
 import pytest
 
-from analyzer.task_builder import complete
-from common.accounting.claims import check_coalition_claim, delta_at_claim
-from common.accounting.guarantees import claimed_release, guarantees
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.errors import PolicyError
-from common.messages.guarantee import Waived
-from common.task.draft import NumberDraft, RelayDraft, TaskDraft
-from common.task.named_dummies import ViewDummies
-from common.task.shuffler_spec import GeometricNoise
-from common.task.task import Task
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.common.accounting.claims import check_coalition_claim, delta_at_claim
+from shuffledp.common.accounting.guarantees import claimed_release, guarantees
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.errors import PolicyError
+from shuffledp.common.messages.guarantee import Waived
+from shuffledp.common.task.draft import NumberDraft, RelayDraft, TaskDraft
+from shuffledp.common.task.named_dummies import ViewDummies
+from shuffledp.common.task.shuffler_spec import GeometricNoise
+from shuffledp.common.task.task import Task
 from tests.support.changed_tasks import changed
 from tests.support.exhaustive_delta import averaged, beside, excess, histogram_distribution
 from tests.support.view_laws import View, digits_of, hidden, largest_delta, noised

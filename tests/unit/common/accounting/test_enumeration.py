@@ -7,21 +7,21 @@ from typing import NamedTuple
 import pytest
 from scipy import stats
 
-from common.accounting.amplification import delta_upper, epsilon_upper
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import CloneRelease
-from common.accounting.count_distributions import Binomial
-from common.mechanisms.discovery.prefix_hashing import Columns, PrefixHashing
-from common.mechanisms.numeric.coded_number import Duchi
-from common.mechanisms.numeric.coordinate_sampling import Harmony
-from common.mechanisms.numeric.mean_est import MeanEst
-from common.mechanisms.numeric.piecewise import Piecewise
-from common.mechanisms.reduction import MatchCountReduction, Reduction
-from common.mechanisms.square_wave import SquareWave
-from common.mechanisms.weights import ResponseWeights
-from lab.bounds.general_blanket import blanket_delta
-from lab.bounds.other_bounds import VariationRatio, clones_of_2021
-from lab.bounds.randomizers import duchi
+from shuffledp.common.accounting.amplification import delta_upper, epsilon_upper
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.clones import CloneRelease
+from shuffledp.common.accounting.count_distributions import Binomial
+from shuffledp.common.mechanisms.discovery.prefix_hashing import Columns, PrefixHashing
+from shuffledp.common.mechanisms.numeric.coded_number import Duchi
+from shuffledp.common.mechanisms.numeric.coordinate_sampling import Harmony
+from shuffledp.common.mechanisms.numeric.mean_est import MeanEst
+from shuffledp.common.mechanisms.numeric.piecewise import Piecewise
+from shuffledp.common.mechanisms.reduction import MatchCountReduction, Reduction
+from shuffledp.common.mechanisms.square_wave import SquareWave
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.lab.bounds.general_blanket import blanket_delta
+from shuffledp.lab.bounds.other_bounds import VariationRatio, clones_of_2021
+from shuffledp.lab.bounds.randomizers import duchi
 from tests.support.exhaustive_delta import (
     Distribution,
     band_distribution,

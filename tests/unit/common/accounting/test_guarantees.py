@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.accounting.amplification import epsilon_upper
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.assumptions import (
+from shuffledp.common.accounting.amplification import epsilon_upper
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.assumptions import (
     COMPOSED,
     FORMULA_1,
     HYBRID,
     ITEM_NOISE,
 )
-from common.accounting.claims import claimable_epsilon, delta_at_claim
-from common.accounting.count_distributions import Binomial
-from common.accounting.guarantees import (
+from shuffledp.common.accounting.claims import claimable_epsilon, delta_at_claim
+from shuffledp.common.accounting.count_distributions import Binomial
+from shuffledp.common.accounting.guarantees import (
     claimed_guarantee,
     claimed_release,
     guarantees,
@@ -24,11 +24,11 @@ from common.accounting.guarantees import (
     local_guarantee,
     skippers_guarantee,
 )
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.mechanisms.registry import mechanism_of
-from common.messages.guarantee import claimed
-from common.task.dummy_forms import AnyDummies
-from common.task.uniform_dummies import BinomialDummies, FixedDummies, FractionalDummies
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.messages.guarantee import claimed
+from shuffledp.common.task.dummy_forms import AnyDummies
+from shuffledp.common.task.uniform_dummies import BinomialDummies, FixedDummies, FractionalDummies
 from tests.support.protocol_tasks import protocol_task
 from tests.support.reductions import of_hashing, parameters
 from tests.support.tasks import published

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analyzer.task_builder import complete
-from common.accounting.claims import delta_at_claim
-from common.accounting.composition import ComposedRelease, composed_epsilon
-from common.accounting.guarantees import claimed_release, guarantees
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.errors import TaskError
-from common.mechanisms.hierarchy import Hierarchy
-from common.mechanisms.registry import mechanism_of
-from common.task.domain_spec import BreakdownSpec, EdgesSpec
-from common.task.draft import TaskDraft
-from common.task.named_dummies import ViewDummies
-from common.task.task import Task
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.common.accounting.claims import delta_at_claim
+from shuffledp.common.accounting.composition import ComposedRelease, composed_epsilon
+from shuffledp.common.accounting.guarantees import claimed_release, guarantees
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.hierarchy import Hierarchy
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.task.domain_spec import BreakdownSpec, EdgesSpec
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.named_dummies import ViewDummies
+from shuffledp.common.task.task import Task
 from tests.support.changed_tasks import changed
 from tests.support.exhaustive_delta import beside, excess
 from tests.support.view_laws import hidden

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.hybrid_noise import HybridRelease
-from common.accounting.item_noise import ItemNoiseRelease
-from common.accounting.releases import AmplifiedRelease
-from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
-from lab.planning.shuffler_noise import geometric_spec
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.hybrid_noise import HybridRelease
+from shuffledp.common.accounting.item_noise import ItemNoiseRelease
+from shuffledp.common.accounting.releases import AmplifiedRelease
+from shuffledp.common.task.shuffler_spec import GeometricNoise, ShufflerSpec
+from shuffledp.lab.planning.shuffler_noise import geometric_spec
 from tests.support.exhaustive_delta import grr_distribution, true_delta_with_item_noise
 from tests.support.reductions import geometric_noise, of_grr
 

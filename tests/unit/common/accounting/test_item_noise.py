@@ -7,10 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from common.accounting.composition import composed_epsilon
-from common.accounting.count_distributions import Binomial
-from common.accounting.item_noise import ItemDistribution, ItemNoiseRelease
-from common.task.shuffler_spec import RATIO_SUM, SummedNoise
+from shuffledp.common.accounting.composition import composed_epsilon
+from shuffledp.common.accounting.count_distributions import Binomial
+from shuffledp.common.accounting.item_noise import ItemDistribution, ItemNoiseRelease
+from shuffledp.common.task.shuffler_spec import RATIO_SUM, SummedNoise
 from tests.support.exhaustive_delta import grr_distribution, true_delta_with_item_noise
 from tests.support.reductions import geometric_noise
 

@@ -5,19 +5,19 @@ from typing import Any, Final
 
 import pytest
 
-from analyzer.budgets import BudgetedRelease, basis_of, population_budgets
-from common.accounting.assumptions import LOCAL
-from common.accounting.composition import composed_epsilon
-from common.accounting.guarantees import guarantees
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.accounting.releases import LocalRelease, PermanentRelease, lasting_basis
-from common.mechanisms.rappor.rappor import Rappor
-from common.mechanisms.registry import rappor_of
-from common.messages.guarantee import REPLACE_PERMANENT, rounded_up
-from common.messages.ledger_entry import ChainHead
-from deploy.pages.result_page import releases_page
-from deploy.results.ledger import LedgerView
-from deploy.tasks.population_budgets import PopulationBudgets, as_json, show
+from shuffledp.analyzer.budgets import BudgetedRelease, basis_of, population_budgets
+from shuffledp.common.accounting.assumptions import LOCAL
+from shuffledp.common.accounting.composition import composed_epsilon
+from shuffledp.common.accounting.guarantees import guarantees
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.accounting.releases import LocalRelease, PermanentRelease, lasting_basis
+from shuffledp.common.mechanisms.rappor.rappor import Rappor
+from shuffledp.common.mechanisms.registry import rappor_of
+from shuffledp.common.messages.guarantee import REPLACE_PERMANENT, rounded_up
+from shuffledp.common.messages.ledger_entry import ChainHead
+from shuffledp.deploy.pages.result_page import releases_page
+from shuffledp.deploy.results.ledger import LedgerView
+from shuffledp.deploy.tasks.population_budgets import PopulationBudgets, as_json, show
 from tests.support.kind_tasks import kind_task, lasting_task
 from tests.support.printing import printed
 

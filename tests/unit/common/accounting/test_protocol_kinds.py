@@ -7,12 +7,12 @@ from typing import Final
 
 import pytest
 
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.assumptions import LOCAL, with_dummies
-from common.accounting.claims import claimable_epsilon, delta_at_claim
-from common.accounting.composition import composed_epsilon
-from common.accounting.count_distributions import Conditioned
-from common.accounting.guarantees import (
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.assumptions import LOCAL, with_dummies
+from shuffledp.common.accounting.claims import claimable_epsilon, delta_at_claim
+from shuffledp.common.accounting.composition import composed_epsilon
+from shuffledp.common.accounting.count_distributions import Conditioned
+from shuffledp.common.accounting.guarantees import (
     charged_release,
     claimed_guarantee,
     claimed_release,
@@ -20,14 +20,14 @@ from common.accounting.guarantees import (
     guarantees_under,
     published_claim,
 )
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.accounting.published import PUBLISHED, BoundSetting
-from common.errors import AccountingError
-from common.mechanisms.reduction import MatchCountReduction
-from common.messages.guarantee import Guarantee, claimed
-from common.task.dummy_forms import AnyDummies
-from common.task.shuffler_spec import ShufflerSpec
-from common.task.uniform_dummies import (
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.accounting.published import PUBLISHED, BoundSetting
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.messages.guarantee import Guarantee, claimed
+from shuffledp.common.task.dummy_forms import AnyDummies
+from shuffledp.common.task.shuffler_spec import ShufflerSpec
+from shuffledp.common.task.uniform_dummies import (
     NO_DUMMIES,
     BinomialDummies,
     averaging,

@@ -5,10 +5,10 @@ import math
 
 import pytest
 
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.count_distributions import Binomial
-from common.accounting.item_noise import ItemNoiseRelease
-from common.accounting.published import (
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.count_distributions import Binomial
+from shuffledp.common.accounting.item_noise import ItemNoiseRelease
+from shuffledp.common.accounting.published import (
     PUBLISHED,
     Bound,
     BoundSetting,
@@ -25,18 +25,18 @@ from common.accounting.published import (
     sageo_right,
     sbin,
 )
-from common.errors import BoundRangeError
-from common.mechanisms.reduction import MatchCountReduction
-from common.task.named_dummies import ItemDummies
-from common.task.shuffler_spec import (
+from shuffledp.common.errors import BoundRangeError
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.task.named_dummies import ItemDummies
+from shuffledp.common.task.shuffler_spec import (
     KEEP_SUM,
     RATIO_SUM,
     BinomialNoise,
     GeometricNoise,
     ShufflerSpec,
 )
-from lab.accountant.query import Poisson
-from lab.planning.shuffler_noise import published_sageo_spec, sbin_trials
+from shuffledp.lab.accountant.query import Poisson
+from shuffledp.lab.planning.shuffler_noise import published_sageo_spec, sbin_trials
 from tests.support.reductions import of_grr, of_hashing
 
 

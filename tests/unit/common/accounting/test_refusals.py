@@ -8,39 +8,49 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.accounting.amplification import delta_upper, epsilon_upper
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.composition import composed_claims, composed_epsilon
-from common.accounting.count_distributions import Binomial, Conditioned, Groups, NegativeBinomial
-from common.accounting.hybrid_noise import HybridRelease
-from common.accounting.item_noise import ItemNoiseRelease
-from common.accounting.published import BoundSetting, aue, balle_closed_form, sageo, sbin
-from common.accounting.releases import AmplifiedRelease, LocalRelease
-from common.errors import AccountingError
-from common.task.shuffler_spec import KEEP_SUM, BinomialNoise, GeometricNoise, ShufflerSpec
-from lab.accountant.query import Poisson
-from lab.bounds.attack import epsilon_lower
-from lab.bounds.general_blanket import (
+from shuffledp.common.accounting.amplification import delta_upper, epsilon_upper
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.composition import composed_claims, composed_epsilon
+from shuffledp.common.accounting.count_distributions import (
+    Binomial,
+    Conditioned,
+    Groups,
+    NegativeBinomial,
+)
+from shuffledp.common.accounting.hybrid_noise import HybridRelease
+from shuffledp.common.accounting.item_noise import ItemNoiseRelease
+from shuffledp.common.accounting.published import BoundSetting, aue, balle_closed_form, sageo, sbin
+from shuffledp.common.accounting.releases import AmplifiedRelease, LocalRelease
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.task.shuffler_spec import (
+    KEEP_SUM,
+    BinomialNoise,
+    GeometricNoise,
+    ShufflerSpec,
+)
+from shuffledp.lab.accountant.query import Poisson
+from shuffledp.lab.bounds.attack import epsilon_lower
+from shuffledp.lab.bounds.general_blanket import (
     BlanketPair,
     blanket_delta,
     laplace_pair,
     rappor_pair,
 )
-from lab.bounds.other_bounds import (
+from shuffledp.lab.bounds.other_bounds import (
     VariationRatio,
     clones_epsilon,
     clones_of_2021,
     clones_of_2023,
     compare,
 )
-from lab.bounds.randomizers import (
+from shuffledp.lab.bounds.randomizers import (
     duchi,
     optimized_unary,
     piecewise,
     rappor_probabilities,
     symmetric_unary,
 )
-from lab.planning.shuffler_noise import sbin_trials
+from shuffledp.lab.planning.shuffler_noise import sbin_trials
 from tests.support.reductions import of_grr, reduction_for
 from tests.support.reference_bounds import unary
 

@@ -8,14 +8,14 @@ from typing import Any, Final
 import pytest
 from scipy import stats
 
-from common.accounting.claims import check_central_claim, check_coalition_claim
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.errors import AccountingError
-from common.task.domain_spec import AttributeSpec
-from common.task.draft import RelayDraft, TableDraft
-from common.task.named_dummies import ViewDummies
-from common.task.shuffler_spec import GeometricNoise
-from common.task.task import Task, honest_share
+from shuffledp.common.accounting.claims import check_central_claim, check_coalition_claim
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.task.domain_spec import AttributeSpec
+from shuffledp.common.task.draft import RelayDraft, TableDraft
+from shuffledp.common.task.named_dummies import ViewDummies
+from shuffledp.common.task.shuffler_spec import GeometricNoise
+from shuffledp.common.task.task import Task, honest_share
 from tests.support.changed_tasks import changed
 from tests.support.exhaustive_delta import averaged, beside, excess, histogram_distribution, summed
 from tests.support.kind_tasks import kind_task

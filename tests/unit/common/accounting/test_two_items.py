@@ -11,20 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.assumptions import TWO_ITEMS
-from common.accounting.claims import claimable_epsilon, delta_at_claim
-from common.accounting.composition import ComposedRelease, composed_epsilon
-from common.accounting.count_distributions import Binomial, NegativeBinomial
-from common.accounting.guarantees import theorem_of
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.accounting.releases import AmplifiedRelease
-from common.accounting.two_items import TwoItemRelease, amplified, exact_delta
-from common.errors import AccountingError
-from common.mechanisms.numeric.coded_number import Duchi
-from common.mechanisms.numeric.coordinate_sampling import Harmony
-from common.mechanisms.weights import ResponseWeights
-from lab.bounds.attack import epsilon_lower
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.assumptions import TWO_ITEMS
+from shuffledp.common.accounting.claims import claimable_epsilon, delta_at_claim
+from shuffledp.common.accounting.composition import ComposedRelease, composed_epsilon
+from shuffledp.common.accounting.count_distributions import Binomial, NegativeBinomial
+from shuffledp.common.accounting.guarantees import theorem_of
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.accounting.releases import AmplifiedRelease
+from shuffledp.common.accounting.two_items import TwoItemRelease, amplified, exact_delta
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.mechanisms.numeric.coded_number import Duchi
+from shuffledp.common.mechanisms.numeric.coordinate_sampling import Harmony
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.lab.bounds.attack import epsilon_lower
 from tests.support.exhaustive_delta import (
     duchi_distribution,
     grr_distribution,

@@ -10,18 +10,22 @@ from typing import Final
 import pytest
 from scipy import optimize
 
-from common.accounting.claims import check_central_claim, check_coalition_claim, delta_at_claim
-from common.accounting.epsilon_search import gaussian_epsilon
-from common.accounting.guarantees import (
+from shuffledp.common.accounting.claims import (
+    check_central_claim,
+    check_coalition_claim,
+    delta_at_claim,
+)
+from shuffledp.common.accounting.epsilon_search import gaussian_epsilon
+from shuffledp.common.accounting.guarantees import (
     claimed_release,
     guarantees,
     published_claim,
 )
-from common.accounting.item_noise import ItemNoiseRelease
-from common.accounting.privacy_parameters import PrivacyParameters
-from common.errors import AccountingError, PolicyError
-from common.messages.guarantee import Waived
-from common.task.shuffler_spec import (
+from shuffledp.common.accounting.item_noise import ItemNoiseRelease
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.errors import AccountingError, PolicyError
+from shuffledp.common.messages.guarantee import Waived
+from shuffledp.common.task.shuffler_spec import (
     RATIO_SUM,
     BinomialNoise,
     GeometricNoise,
@@ -29,7 +33,7 @@ from common.task.shuffler_spec import (
     ShufflerSpec,
     SummedNoise,
 )
-from lab.planning.shuffler_noise import geometric_spec
+from shuffledp.lab.planning.shuffler_noise import geometric_spec
 from tests.support.chains import COINS, chain
 from tests.support.reductions import geometric_noise
 from tests.support.tasks import published

@@ -11,15 +11,15 @@ from cryptography.hazmat.primitives.asymmetric.rsa import (
     rsa_recover_private_exponent,
 )
 
-from common.crypto.blind_signatures import (
+from shuffledp.common.crypto.blind_signatures import (
     blind,
     draw_blind,
     finalize,
     is_valid_signature,
     pss_encode,
 )
-from common.crypto.token_signing import blind_sign
-from common.errors import ProofError, WireError
+from shuffledp.common.crypto.token_signing import blind_sign
+from shuffledp.common.errors import ProofError, WireError
 from tests.support.vectors import vectors
 
 _FILE: dict[str, Any] = vectors("blind_signatures")

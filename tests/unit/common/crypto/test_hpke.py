@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from common.crypto.hpke import (
+from shuffledp.common.crypto.hpke import (
     DEFAULT_SUITE,
     SUITES,
     HpkePrivateKey,
@@ -11,8 +11,8 @@ from common.crypto.hpke import (
     report_context,
     suite_named,
 )
-from common.errors import WireError
-from common.task_digest import TaskDigest
+from shuffledp.common.errors import WireError
+from shuffledp.common.task_digest import TaskDigest
 from tests.support.vectors import vectors
 
 _FILES = [vectors(name) for name in ("hpke", *(f"hpke-{suite}" for suite in list(SUITES)[1:]))]

@@ -8,9 +8,9 @@ from multiprocessing.process import BaseProcess
 
 import pytest
 
-from common.crypto.hpke import HpkePrivateKey, report_context, split_every
-from common.crypto.hpke_pool import HpkePool, Opened, open_each, seal_each
-from common.task_digest import TaskDigest
+from shuffledp.common.crypto.hpke import HpkePrivateKey, report_context, split_every
+from shuffledp.common.crypto.hpke_pool import HpkePool, Opened, open_each, seal_each
+from shuffledp.common.task_digest import TaskDigest
 
 _HYBRID = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
 _CONTEXT = report_context(TaskDigest(bytes(32)))

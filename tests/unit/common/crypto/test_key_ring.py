@@ -5,10 +5,10 @@ from typing import Final
 
 import pytest
 
-from audit.harness.party_cores import SCHEDULE
-from common.crypto.hpke import DEFAULT_SUITE, SUITES, HpkePrivateKey, HpkePublicKey, KeyId
-from common.crypto.key_ring import DAY, KeyRing, KeyState, Schedule
-from common.errors import UnknownKeyError, WireError
+from shuffledp.audit.harness.party_cores import SCHEDULE
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE, SUITES, HpkePrivateKey, HpkePublicKey, KeyId
+from shuffledp.common.crypto.key_ring import DAY, KeyRing, KeyState, Schedule
+from shuffledp.common.errors import UnknownKeyError, WireError
 
 _SUITES: Final = (DEFAULT_SUITE,)
 

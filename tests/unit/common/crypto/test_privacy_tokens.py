@@ -13,16 +13,16 @@ from cryptography.hazmat.primitives.serialization import (
     load_der_public_key,
 )
 
-from common.crypto.privacy_tokens import (
+from shuffledp.common.crypto.privacy_tokens import (
     TOKEN_BYTES,
     PendingToken,
     TokenKey,
     nonce_of,
     token_challenge,
 )
-from common.crypto.token_signing import TokenSigningKey
-from common.errors import ProofError, WireError
-from common.task_digest import TaskDigest
+from shuffledp.common.crypto.token_signing import TokenSigningKey
+from shuffledp.common.errors import ProofError, WireError
+from shuffledp.common.task_digest import TaskDigest
 from tests.support.vectors import vectors
 
 _GROUPS: list[dict[str, Any]] = vectors("privacy_tokens")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
-from common.crypto.randomness import secure_generator, seeded_generator
+from shuffledp.common.crypto.randomness import secure_generator, seeded_generator
 
 
 def _draw(generator: np.random.Generator) -> bytes:

@@ -7,15 +7,15 @@ from typing import Final
 import numpy as np
 import pytest
 
-from common.crypto.batch_key import BatchKey, SealingKey
-from common.crypto.hpke import SUITES, HpkePrivateKey, fingerprint
-from common.crypto.hpke_pool import _RawKey
-from common.crypto.privacy_tokens import PendingToken
-from common.crypto.secret import Secret
-from common.crypto.signing import SigningIdentity
-from common.crypto.token_signing import OpenSslKey, TokenSigningKey
-from common.runtime.access import OperatorToken
-from common.runtime.state_directory import StateKey
+from shuffledp.common.crypto.batch_key import BatchKey, SealingKey
+from shuffledp.common.crypto.hpke import SUITES, HpkePrivateKey, fingerprint
+from shuffledp.common.crypto.hpke_pool import _RawKey
+from shuffledp.common.crypto.privacy_tokens import PendingToken
+from shuffledp.common.crypto.secret import Secret
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.crypto.token_signing import OpenSslKey, TokenSigningKey
+from shuffledp.common.runtime.access import OperatorToken
+from shuffledp.common.runtime.state_directory import StateKey
 
 _RAW: Final = bytes(range(32))
 _HPKE: Final = [HpkePrivateKey(suite, _RAW) for suite in SUITES]

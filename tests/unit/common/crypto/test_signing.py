@@ -2,7 +2,7 @@ import hashlib
 
 import pytest
 
-from common.crypto.signing import (
+from shuffledp.common.crypto.signing import (
     PublicIdentity,
     SignedTask,
     SigningIdentity,
@@ -11,8 +11,8 @@ from common.crypto.signing import (
     sign_bulk_receipt,
     sign_receipt,
 )
-from common.errors import ProofError, WireError
-from common.task_digest import TaskDigest
+from shuffledp.common.errors import ProofError, WireError
+from shuffledp.common.task_digest import TaskDigest
 from tests.support.keys import is_valid_bulk_receipt
 
 

@@ -4,8 +4,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from common.crypto.token_signing import OpenSslKey, blind_sign
-from common.errors import ProofError, WireError
+from shuffledp.common.crypto.token_signing import OpenSslKey, blind_sign
+from shuffledp.common.errors import ProofError, WireError
 
 
 def _der(key: RSAPrivateKey) -> bytes:

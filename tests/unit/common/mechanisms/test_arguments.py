@@ -7,26 +7,26 @@ from typing import Any, Final, cast
 import numpy as np
 import pytest
 
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.guarantees import guarantees
-from common.errors import AccountingError, TaskError, UsageError, ValueRangeError
-from common.mechanisms.base import Mechanism, Randomizer
-from common.mechanisms.discovery.prefix_hashing import PrefixHashing
-from common.mechanisms.hierarchy import Hierarchy
-from common.mechanisms.key_value.privkv import PrivKv
-from common.mechanisms.numeric.laplace import Laplace
-from common.mechanisms.randomized_response import Grr
-from common.mechanisms.registry import NUMBER_MECHANISMS, randomizer_of
-from common.mechanisms.square_wave import SquareWave
-from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
-from common.mechanisms.weights import ResponseWeights
-from common.task.draft import PairDraft
-from deploy.datasets.sources import dataset
-from lab.planning.requirements import Requirements
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.guarantees import guarantees
+from shuffledp.common.errors import AccountingError, TaskError, UsageError, ValueRangeError
+from shuffledp.common.mechanisms.base import Mechanism, Randomizer
+from shuffledp.common.mechanisms.discovery.prefix_hashing import PrefixHashing
+from shuffledp.common.mechanisms.hierarchy import Hierarchy
+from shuffledp.common.mechanisms.key_value.privkv import PrivKv
+from shuffledp.common.mechanisms.numeric.laplace import Laplace
+from shuffledp.common.mechanisms.randomized_response import Grr
+from shuffledp.common.mechanisms.registry import NUMBER_MECHANISMS, randomizer_of
+from shuffledp.common.mechanisms.square_wave import SquareWave
+from shuffledp.common.mechanisms.unary import OptimizedUnary, SymmetricUnary
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.task.draft import PairDraft
+from shuffledp.deploy.datasets.sources import dataset
+from shuffledp.lab.planning.requirements import Requirements
+from shuffledp.user_agent.contribution import encoder_for
 from tests.support.kind_tasks import OF_OTHER_KINDS, VALUES, kind_task
 from tests.support.mechanisms import EXAMPLES, example
 from tests.support.protocol_tasks import protocol_task, unclaimed_task
-from user_agent.contribution import encoder_for
 
 _RNG: Final = np.random.default_rng(1)
 _NO_GENERATORS: Final[tuple[Any, ...]] = (7, None, np.random, np.random.RandomState(1))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.mechanisms.count_law import Draws, interval_table
-from common.messages.result import IntervalTable
+from shuffledp.common.mechanisms.count_law import Draws, interval_table
+from shuffledp.common.messages.result import IntervalTable
 
 
 def _ends(table: IntervalTable, estimate: float, confidence: float) -> tuple[float, float]:

@@ -7,13 +7,13 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from analyzer.finalize import mixture_of
-from common.mechanisms.base import Mixture, Vector
-from common.mechanisms.covariance import ShareCovariance
-from common.mechanisms.weights import ResponseWeights
-from common.task.task import Task
 from examples.subset_selection import SubsetSelection
-from lab.simulate.collection import collect
+from shuffledp.analyzer.finalize import mixture_of
+from shuffledp.common.mechanisms.base import Mixture, Vector
+from shuffledp.common.mechanisms.covariance import ShareCovariance
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.task.task import Task
+from shuffledp.lab.simulate.collection import collect
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
 _N: Final = 3000

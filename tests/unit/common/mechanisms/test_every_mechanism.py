@@ -5,15 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from common.errors import ReportError, ValueRangeError
-from common.mechanisms.base import Mechanism, Mixture
-from common.mechanisms.hashing.finite_field import HashFamily
-from common.mechanisms.hashing.local_hashing import LocalHashing
-from common.mechanisms.hashing.string_hashing import StringHashing
-from common.mechanisms.randomized_response import Grr
-from common.mechanisms.square_wave import SquareWave
-from common.mechanisms.support import SupportCounting
-from common.mechanisms.weights import ResponseWeights
+from shuffledp.common.errors import ReportError, ValueRangeError
+from shuffledp.common.mechanisms.base import Mechanism, Mixture
+from shuffledp.common.mechanisms.hashing.finite_field import HashFamily
+from shuffledp.common.mechanisms.hashing.local_hashing import LocalHashing
+from shuffledp.common.mechanisms.hashing.string_hashing import StringHashing
+from shuffledp.common.mechanisms.randomized_response import Grr
+from shuffledp.common.mechanisms.square_wave import SquareWave
+from shuffledp.common.mechanisms.support import SupportCounting
+from shuffledp.common.mechanisms.weights import ResponseWeights
 from tests.support.mechanisms import EXAMPLES, NONCE, RowByRow, Scripted, example
 
 _EVERY = pytest.mark.parametrize("name", EXAMPLES)

@@ -10,13 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import ReportError
-from common.mechanisms.base import Counts, Mixture, Randomizer, Reports, is_null, null_reports
-from common.mechanisms.key_value.privkv import PrivKv
-from common.mechanisms.rappor.permanent_response import scope_secret
-from common.mechanisms.rappor.rappor import Rappor
-from common.protocols import NumberMechanismName
-from common.task.draft import PairDraft
+from shuffledp.common.errors import ReportError
+from shuffledp.common.mechanisms.base import (
+    Counts,
+    Mixture,
+    Randomizer,
+    Reports,
+    is_null,
+    null_reports,
+)
+from shuffledp.common.mechanisms.key_value.privkv import PrivKv
+from shuffledp.common.mechanisms.rappor.permanent_response import scope_secret
+from shuffledp.common.mechanisms.rappor.rappor import Rappor
+from shuffledp.common.protocols import NumberMechanismName
+from shuffledp.common.task.draft import PairDraft
 from tests.support.mechanisms import EXAMPLES, example
 from tests.support.numbers import EVERY, ONE_NUMBER, number_example
 

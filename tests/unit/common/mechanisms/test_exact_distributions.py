@@ -16,23 +16,23 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from common.errors import ReportError
-from common.mechanisms.base import Mixture, Reports
-from common.mechanisms.discovery.prefix_hashing import PrefixHashing
-from common.mechanisms.hashing.finite_field import HashFamily
-from common.mechanisms.hashing.local_hashing import LocalHashing, Placement
-from common.mechanisms.key_value.privkv import PrivKv
-from common.mechanisms.numeric.coded_number import Duchi
-from common.mechanisms.numeric.coordinate_sampling import Harmony, SampledCoordinates
-from common.mechanisms.numeric.mean_est import MeanEst
-from common.mechanisms.numeric.number import NumberMechanism
-from common.mechanisms.numeric.piecewise import Hybrid, Piecewise
-from common.mechanisms.randomized_response import Grr
-from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.square_wave import SquareWave
-from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
-from common.mechanisms.weights import ResponseWeights
-from common.task.specs import MIX_SUM
+from shuffledp.common.errors import ReportError
+from shuffledp.common.mechanisms.base import Mixture, Reports
+from shuffledp.common.mechanisms.discovery.prefix_hashing import PrefixHashing
+from shuffledp.common.mechanisms.hashing.finite_field import HashFamily
+from shuffledp.common.mechanisms.hashing.local_hashing import LocalHashing, Placement
+from shuffledp.common.mechanisms.key_value.privkv import PrivKv
+from shuffledp.common.mechanisms.numeric.coded_number import Duchi
+from shuffledp.common.mechanisms.numeric.coordinate_sampling import Harmony, SampledCoordinates
+from shuffledp.common.mechanisms.numeric.mean_est import MeanEst
+from shuffledp.common.mechanisms.numeric.number import NumberMechanism
+from shuffledp.common.mechanisms.numeric.piecewise import Hybrid, Piecewise
+from shuffledp.common.mechanisms.randomized_response import Grr
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.mechanisms.square_wave import SquareWave
+from shuffledp.common.mechanisms.unary import OptimizedUnary, SymmetricUnary
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.task.specs import MIX_SUM
 from tests.support.every_draw import exact_reports
 from tests.support.exhaustive_delta import (
     Distribution,

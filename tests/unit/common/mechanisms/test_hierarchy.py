@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from common.errors import ReportError, ValueRangeError
-from common.mechanisms.base import MechanismRequest, Mixture
-from common.mechanisms.hierarchy import Hierarchy
-from common.mechanisms.views import View
-from common.messages.submission import plain_reports
-from common.task.specs import hierarchy_sizes
+from shuffledp.common.errors import ReportError, ValueRangeError
+from shuffledp.common.mechanisms.base import MechanismRequest, Mixture
+from shuffledp.common.mechanisms.hierarchy import Hierarchy
+from shuffledp.common.mechanisms.views import View
+from shuffledp.common.messages.submission import plain_reports
+from shuffledp.common.task.specs import hierarchy_sizes
 
 
 def _hierarchy() -> Hierarchy:

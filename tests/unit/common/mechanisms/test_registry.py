@@ -4,11 +4,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.errors import TaskError
-from common.mechanisms.base import MechanismRequest
-from common.mechanisms.registry import ITEM_MECHANISMS, mechanism_of
-from common.protocols import MechanismName
-from common.task.task import Task
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.base import MechanismRequest
+from shuffledp.common.mechanisms.registry import ITEM_MECHANISMS, mechanism_of
+from shuffledp.common.protocols import MechanismName
+from shuffledp.common.task.task import Task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 from tests.support.tasks import published
 

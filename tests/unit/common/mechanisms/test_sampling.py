@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.errors import TaskError
-from common.mechanisms.sampling import (
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.sampling import (
     MAX_SCALE,
     discrete_laplace,
     exact_coins,

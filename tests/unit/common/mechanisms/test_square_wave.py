@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from common.errors import TaskError
-from common.mechanisms.base import Mixture
-from common.mechanisms.square_wave import Band, SquareWave, best_reach
-from common.mechanisms.weights import ResponseWeights
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.base import Mixture
+from shuffledp.common.mechanisms.square_wave import Band, SquareWave, best_reach
+from shuffledp.common.mechanisms.weights import ResponseWeights
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
 

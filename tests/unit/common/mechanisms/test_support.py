@@ -3,10 +3,10 @@ import math
 import numpy as np
 import pytest
 
-from common.mechanisms.base import Mixture
-from common.mechanisms.count_law import Draws
-from common.mechanisms.randomized_response import Grr
-from common.mechanisms.weights import ResponseWeights
+from shuffledp.common.mechanisms.base import Mixture
+from shuffledp.common.mechanisms.count_law import Draws
+from shuffledp.common.mechanisms.randomized_response import Grr
+from shuffledp.common.mechanisms.weights import ResponseWeights
 
 _GRR = Grr(4, ResponseWeights.for_epsilon(1.0))
 

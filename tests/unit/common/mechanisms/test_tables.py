@@ -10,13 +10,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy import linalg
 
-from common.errors import TaskError, ValueRangeError
-from common.mechanisms.tables import Tables
-from common.mechanisms.views import View
-from common.messages.result import ShareTable
-from common.task.domain_spec import AttributeSpec
-from common.task.draft import TableDraft
-from common.task.uniform_dummies import averaging
+from shuffledp.common.errors import TaskError, ValueRangeError
+from shuffledp.common.mechanisms.tables import Tables
+from shuffledp.common.mechanisms.views import View
+from shuffledp.common.messages.result import ShareTable
+from shuffledp.common.task.domain_spec import AttributeSpec
+from shuffledp.common.task.draft import TableDraft
+from shuffledp.common.task.uniform_dummies import averaging
 from tests.support.reductions import geometric_noise
 
 _USERS: Final = 1000

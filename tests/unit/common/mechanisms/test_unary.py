@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from common.errors import TaskError
-from common.mechanisms.base import Counts, Reports
-from common.mechanisms.bits import chunks
-from common.mechanisms.unary import MAX_BITS, OptimizedUnary, SymmetricUnary
-from common.mechanisms.weights import ResponseWeights
-from lab.bounds.randomizers import optimized_unary, symmetric_unary
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.base import Counts, Reports
+from shuffledp.common.mechanisms.bits import chunks
+from shuffledp.common.mechanisms.unary import MAX_BITS, OptimizedUnary, SymmetricUnary
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.lab.bounds.randomizers import optimized_unary, symmetric_unary
 from tests.support.reference_bounds import unary
 
 _3_TO_1 = ResponseWeights(true=3, other=1)

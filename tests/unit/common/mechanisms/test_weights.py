@@ -4,8 +4,8 @@ from decimal import Context, Decimal
 import numpy as np
 import pytest
 
-from common.errors import TaskError
-from common.mechanisms.weights import OddsOfWeights, ResponseWeights
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from tests.support.mechanisms import Scripted
 
 _PRECISE = Context(prec=80)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from common.messages.guarantee import default_delta, delta_warnings, rounded_up, sum_upper
+from shuffledp.common.messages.guarantee import default_delta, delta_warnings, rounded_up, sum_upper
 
 
 @pytest.mark.parametrize(

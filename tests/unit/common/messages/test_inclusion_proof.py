@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from common.crypto.signing import SigningIdentity
-from common.errors import ProofError
-from common.messages.batch import BatchId
-from common.messages.inclusion_proof import (
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import ProofError
+from shuffledp.common.messages.batch import BatchId
+from shuffledp.common.messages.inclusion_proof import (
     BUCKET_LEAVES,
     HASH_BYTES,
     BatchCommitment,
@@ -29,7 +29,7 @@ from common.messages.inclusion_proof import (
     split,
     split_ranges,
 )
-from common.task_digest import TaskDigest
+from shuffledp.common.task_digest import TaskDigest
 from tests.support.leaves import SALT, GrownTree, commitment_over, some_leaves
 
 _SIZES = [1, 2, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 2047, 2048, 4096, 5000]

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from common.crypto.signing import SigningIdentity
-from common.errors import LedgerError, ProofError
-from common.messages.batch import BatchId
-from common.messages.ledger_entry import ChainedEntry, ChainHead, LedgerEntry, verify
-from common.task_digest import TaskDigest
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import LedgerError, ProofError
+from shuffledp.common.messages.batch import BatchId
+from shuffledp.common.messages.ledger_entry import ChainedEntry, ChainHead, LedgerEntry, verify
+from shuffledp.common.task_digest import TaskDigest
 from tests.support.ledger_entries import decision_entry, first_entry, next_entry
 
 _IDENTITY = SigningIdentity(bytes(range(32)))

@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from common.mechanisms.base import Mixture
-from common.mechanisms.signed import Signed
-from common.messages.result import Histogram, interval_half_width
+from shuffledp.common.mechanisms.base import Mixture
+from shuffledp.common.mechanisms.signed import Signed
+from shuffledp.common.messages.result import Histogram, interval_half_width
 from tests.support.protocol_tasks import protocol_task
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.state_directory import StateDirectory
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@ import secrets
 
 import pytest
 
-from common.errors import CallerError, CredentialError
-from common.runtime.access import Caller, OperatorToken, bearer_token, check_caller
+from shuffledp.common.errors import CallerError, CredentialError
+from shuffledp.common.runtime.access import Caller, OperatorToken, bearer_token, check_caller
 
 _SECRET = "5e" * 32
 _TOKEN = OperatorToken(_SECRET.encode())

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from common.errors import DeadlineError, OverloadError, ShareError
-from common.runtime.access import CALLS, CallKind
-from common.runtime.admission import Admission, AdmittedCall
-from common.runtime.admission_interceptor import AdmissionInterceptor, peer_of
-from common.runtime.concurrency import ConcurrencyLimit
-from common.runtime.peer import Peer
+from shuffledp.common.errors import DeadlineError, OverloadError, ShareError
+from shuffledp.common.runtime.access import CALLS, CallKind
+from shuffledp.common.runtime.admission import Admission, AdmittedCall
+from shuffledp.common.runtime.admission_interceptor import AdmissionInterceptor, peer_of
+from shuffledp.common.runtime.concurrency import ConcurrencyLimit
+from shuffledp.common.runtime.peer import Peer
 
 _SECONDS = 0.8
 """The time to send a request, and before that to wait in the queue."""

@@ -8,9 +8,9 @@ from typing import Final
 
 import pytest
 
-from common.crypto.batch_key import BatchKey
-from common.errors import DamagedStorageError, SettingsError, StorageError
-from common.runtime.blocks import Blocks, FolderBlocks, SealedBlocks, open_blocks
+from shuffledp.common.crypto.batch_key import BatchKey
+from shuffledp.common.errors import DamagedStorageError, SettingsError, StorageError
+from shuffledp.common.runtime.blocks import Blocks, FolderBlocks, SealedBlocks, open_blocks
 from tests.support.disks import flushes
 from tests.support.object_stores import object_store
 

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from common.runtime.clock import SystemClock, repeat, retry_pause
+from shuffledp.common.runtime.clock import SystemClock, repeat, retry_pause
 
 
 def test_durations_do_not_follow_the_time_that_is_set() -> None:

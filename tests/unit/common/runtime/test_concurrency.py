@@ -5,9 +5,9 @@ from typing import Final
 
 import pytest
 
-from common.errors import OverloadError, ShareError
-from common.runtime.concurrency import ConcurrencyLimit, Queue
-from common.runtime.peer import Peer
+from shuffledp.common.errors import OverloadError, ShareError
+from shuffledp.common.runtime.concurrency import ConcurrencyLimit, Queue
+from shuffledp.common.runtime.peer import Peer
 
 _LONG: Final = 60.0
 """Seconds that no test waits."""

@@ -5,16 +5,16 @@ from typing import Final
 
 import pytest
 
-from common.dates import utc
-from common.errors import SettingsError, StorageError
-from common.runtime.confirmed_clock import (
+from shuffledp.common.dates import utc
+from shuffledp.common.errors import SettingsError, StorageError
+from shuffledp.common.runtime.confirmed_clock import (
     LONGEST_STOP,
     TOLERANCE,
     ConfirmedClock,
     confirm,
     stored_reading,
 )
-from common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.state_directory import StateDirectory
 from tests.support.machines import Machine
 
 _DAY: Final = 86_400.0

@@ -10,9 +10,9 @@ import pytest
 _SERVICE = """
 import resource, subprocess, sys
 resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
-from common.errors import SettingsError
-from common.runtime.service import main
-from witness.settings import WitnessSettings
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.service import main
+from shuffledp.witness.settings import WitnessSettings
 
 async def start(settings):
     print(open("/proc/self/limits").read(), flush=True)
@@ -25,9 +25,9 @@ _WORKER = """
 import resource, subprocess
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
-from common.runtime.parts.jobs import PartRunner
-from common.errors import SettingsError
-from analyzer.settings import AnalyzerSettings
+from shuffledp.common.runtime.parts.jobs import PartRunner
+from shuffledp.common.errors import SettingsError
+from shuffledp.analyzer.settings import AnalyzerSettings
 
 settings = AnalyzerSettings(
     state_directory=Path("state"), listen="unix:none", plaintext=True, role="worker",

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import DamagedStorageError, SettingsError, StorageError
-from common.runtime.database import Database, Schema
+from shuffledp.common.errors import DamagedStorageError, SettingsError, StorageError
+from shuffledp.common.runtime.database import Database, Schema
 
 _TABLE = "CREATE TABLE IF NOT EXISTS t (x INTEGER);"
 _SCHEMA = Schema(steps=(_TABLE,))

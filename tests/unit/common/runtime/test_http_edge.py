@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common import errors
-from common.errors import ConnectionLimitError, OverloadError, ShuffleDpError, WireError
-from common.runtime.access import CALLS, CallKind
-from common.runtime.admission import Admission
-from common.runtime.http_edge import MAX_BODY_BYTES, MAX_SHORT_BYTES, HttpEdge, read_json
-from common.runtime.http_settings import HttpSettings
-from common.runtime.peer import Peer
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, task_pb2
-from shuffler.servicer import ShufflerServicer
+from shuffledp.common import errors
+from shuffledp.common.errors import ConnectionLimitError, OverloadError, ShuffleDpError, WireError
+from shuffledp.common.runtime.access import CALLS, CallKind
+from shuffledp.common.runtime.admission import Admission
+from shuffledp.common.runtime.http_edge import MAX_BODY_BYTES, MAX_SHORT_BYTES, HttpEdge, read_json
+from shuffledp.common.runtime.http_settings import HttpSettings
+from shuffledp.common.runtime.peer import Peer
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, task_pb2
+from shuffledp.shuffler.servicer import ShufflerServicer
 from tests.support.http_attacks import MANY_LISTS
 from tests.support.http_calls import JSON, PROTO, AsgiCall
 

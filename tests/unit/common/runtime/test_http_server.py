@@ -11,12 +11,12 @@ import pytest
 import pytest_asyncio
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from common.errors import SettingsError
-from common.runtime import http_server, logs
-from common.runtime.clock import SystemClock
-from common.runtime.http_server import HttpServer, ServerCertificate
-from common.runtime.http_settings import host_names
-from common.runtime.tls import development_files
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime import http_server, logs
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.http_server import HttpServer, ServerCertificate
+from shuffledp.common.runtime.http_settings import host_names
+from shuffledp.common.runtime.tls import development_files
 from tests.support import http_attacks
 
 _PATIENCE: Final = 5.0

@@ -8,28 +8,28 @@ from typing import Any
 
 import pytest
 
-from audit.harness.clock import ManualClock
-from audit.harness.party_cores import SCHEDULE, store_holding
-from common.crypto.hpke import (
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.audit.harness.party_cores import SCHEDULE, store_holding
+from shuffledp.common.crypto.hpke import (
     SUITES,
     HpkePrivateKey,
     HpkePublicKey,
     KeyId,
     report_context,
 )
-from common.crypto.key_ring import DAY
-from common.errors import SettingsError, StorageError
-from common.runtime.confirmed_clock import TOLERANCE, ConfirmedClock, confirm
-from common.runtime.key_store import (
+from shuffledp.common.crypto.key_ring import DAY
+from shuffledp.common.errors import SettingsError, StorageError
+from shuffledp.common.runtime.confirmed_clock import TOLERANCE, ConfirmedClock, confirm
+from shuffledp.common.runtime.key_store import (
     RING_FILE,
     KeyStore,
     Rotation,
     load_identity,
     renew_identity,
 )
-from common.runtime.state_directory import StateDirectory
-from common.runtime.witness_service import load_witness_key
-from common.task_digest import TaskDigest
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.witness_service import load_witness_key
+from shuffledp.common.task_digest import TaskDigest
 from tests.support.faults import Crash, Faults, FaultyState, Life
 from tests.support.keys import key_files
 from tests.support.machines import Machine

@@ -5,12 +5,12 @@ from typing import Final
 
 import pytest
 
-from common.runtime.logs import Field, RepeatedFailures
+from shuffledp.common.runtime.logs import Field, RepeatedFailures
 from tests.support.tools import output_of
 
 _PROGRAM: Final = """
 import asyncio, logging
-from common.runtime import logs
+from shuffledp.common.runtime import logs
 
 logs.configure("DEBUG")
 logging.getLogger("grpc._cython.cygrpc").error("peer %s", "198.51.100.7")

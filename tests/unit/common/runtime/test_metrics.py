@@ -12,11 +12,22 @@ import psutil
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from audit.harness.clock import ManualClock
-from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, HpkePublicKey, report_context
-from common.crypto.hpke_pool import HpkePool, seal_each
-from common.errors import OverloadError, SettingsError, ShareError, StorageError, TaskError
-from common.runtime.metrics import (
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.crypto.hpke import (
+    DEFAULT_SUITE,
+    HpkePrivateKey,
+    HpkePublicKey,
+    report_context,
+)
+from shuffledp.common.crypto.hpke_pool import HpkePool, seal_each
+from shuffledp.common.errors import (
+    OverloadError,
+    SettingsError,
+    ShareError,
+    StorageError,
+    TaskError,
+)
+from shuffledp.common.runtime.metrics import (
     PARTIES,
     WINDOW,
     Metrics,
@@ -26,12 +37,12 @@ from common.runtime.metrics import (
     measure,
     memory_limit,
 )
-from common.runtime.service import _directories
-from common.runtime.settings import KeyHolderSettings
-from common.runtime.tls import development_files
-from common.task_digest import TaskDigest
-from common.version import VERSION
-from shuffler.metrics import METRICS
+from shuffledp.common.runtime.service import _directories
+from shuffledp.common.runtime.settings import KeyHolderSettings
+from shuffledp.common.runtime.tls import development_files
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.version import VERSION
+from shuffledp.shuffler.metrics import METRICS
 from tests.support.scrapes import DEFINITIONS, fetch, series_of, value
 
 _FAILURES = ("shuffledp_overloaded", "shuffledp_shares_exceeded", "shuffledp_storage_failing")

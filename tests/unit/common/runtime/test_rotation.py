@@ -9,21 +9,21 @@ from typing import Any, Final
 
 import pytest
 
-import analyzer.server
-import shuffler.server
-import user_agent.server
-from analyzer.settings import AnalyzerSettings
-from audit.harness.clock import ManualClock
-from common.crypto.hpke import HpkePublicKey
-from common.crypto.hpke_pool import HpkePool
-from common.crypto.key_ring import DAY
-from common.crypto.randomness import secure_generator
-from common.crypto.signing import SigningIdentity
-from common.errors import SettingsError, UnknownKeyError
-from common.runtime.key_store import KeyStore, Rotation
-from common.runtime.state_directory import StateDirectory
-from shuffler.settings import ShufflerSettings
-from user_agent.settings import UserAgentSettings
+import shuffledp.analyzer.server
+import shuffledp.shuffler.server
+import shuffledp.user_agent.server
+from shuffledp.analyzer.settings import AnalyzerSettings
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.crypto.hpke import HpkePublicKey
+from shuffledp.common.crypto.hpke_pool import HpkePool
+from shuffledp.common.crypto.key_ring import DAY
+from shuffledp.common.crypto.randomness import secure_generator
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import SettingsError, UnknownKeyError
+from shuffledp.common.runtime.key_store import KeyStore, Rotation
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.shuffler.settings import ShufflerSettings
+from shuffledp.user_agent.settings import UserAgentSettings
 
 _PATIENCE: Final = 30.0
 _CAPS: Final = {
@@ -35,9 +35,9 @@ _CAPS: Final = {
 }
 _KEY_DAYS: Final = {"key_lifetime_days": 10.0, "key_overlap_days": 4.0, "key_keep_days": 3.0}
 _FOLLOWED: Final[dict[ModuleType, tuple[str, dict[str, Any]]]] = {
-    analyzer.server: ("AnalyzerCore", {"most_refused_share": 0.125}),
-    shuffler.server: ("ShufflerCore", {"minimum_batch": 7, "most_dummies": 11}),
-    user_agent.server: ("Policy", _CAPS),
+    shuffledp.analyzer.server: ("AnalyzerCore", {"most_refused_share": 0.125}),
+    shuffledp.shuffler.server: ("ShufflerCore", {"minimum_batch": 7, "most_dummies": 11}),
+    shuffledp.user_agent.server: ("Policy", _CAPS),
 }
 """For each service, the class that must receive its settings, and values unlike the defaults."""
 _NAMED: Final = {"Policy", "Rotation"}
@@ -102,19 +102,19 @@ async def _until(wanted: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-@pytest.fixture(params=[analyzer.server, shuffler.server])
+@pytest.fixture(params=[shuffledp.analyzer.server, shuffledp.shuffler.server])
 async def started(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[_Started]:
     """Yield a running service that rotates its keys without a pause."""
     fields: dict[str, Any] = {"state_directory": tmp_path / "state", "plaintext": True}
     fields |= _FOLLOWED[request.param][1]
-    if request.param is not user_agent.server:
+    if request.param is not shuffledp.user_agent.server:
         fields |= {"state_key": tmp_path / "own.key", **_KEY_DAYS}
     identity = SigningIdentity.generate().public_identity().raw.hex()
-    if request.param is analyzer.server:
+    if request.param is shuffledp.analyzer.server:
         settings: Any = AnalyzerSettings(**fields)
-    elif request.param is user_agent.server:
+    elif request.param is shuffledp.user_agent.server:
         other = SigningIdentity.generate().public_identity().raw.hex()
         fields |= {"analyzer_identity": identity, "shuffler_identity": other}
         fields |= {"shuffler": "127.0.0.1:1", "allow_tasks_without_tokens": True}

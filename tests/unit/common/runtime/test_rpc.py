@@ -7,14 +7,14 @@ from typing import Any, Final
 import grpc
 import pytest
 
-from common.errors import PeerError, PeerRefusalError, SettingsError, UnknownTaskError
-from common.runtime.access import connections_of, is_local
-from common.runtime.admission import Admission
-from common.runtime.admission_interceptor import AdmissionInterceptor
-from common.runtime.certificates import PARTIES, Authority
-from common.runtime.rpc import bind, make_server, open_channel, reply
-from common.runtime.tls import TlsIdentity
-from common.runtime.trust import Trust
+from shuffledp.common.errors import PeerError, PeerRefusalError, SettingsError, UnknownTaskError
+from shuffledp.common.runtime.access import connections_of, is_local
+from shuffledp.common.runtime.admission import Admission
+from shuffledp.common.runtime.admission_interceptor import AdmissionInterceptor
+from shuffledp.common.runtime.certificates import PARTIES, Authority
+from shuffledp.common.runtime.rpc import bind, make_server, open_channel, reply
+from shuffledp.common.runtime.tls import TlsIdentity
+from shuffledp.common.runtime.trust import Trust
 
 _MIB: Final = 1 << 20
 _MOST: Final = {
@@ -161,7 +161,7 @@ async def _repeat(request: bytes, _context: object) -> bytes:
 async def _failure(address: str, authority: bytes) -> str:
     """Return the message of a call that cannot reach the analyzer."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("common.runtime.rpc._RETRIES", "{}")
+        patch.setattr("shuffledp.common.runtime.rpc._RETRIES", "{}")
         channel: Any = open_channel(address, "analyzer", authority)
     try:
         with pytest.raises(PeerError) as caught:

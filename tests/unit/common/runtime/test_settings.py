@@ -7,16 +7,16 @@ from typing import Final
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from analyzer.settings import AnalyzerSettings
-from common.crypto.key_ring import Schedule
-from common.crypto.signing import SigningIdentity
-from common.errors import SettingsError
-from common.runtime.settings import ServiceSettings, load
-from issuer.settings import IssuerSettings
-from shuffler.settings import ShufflerSettings
+from shuffledp.analyzer.settings import AnalyzerSettings
+from shuffledp.common.crypto.key_ring import Schedule
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.settings import ServiceSettings, load
+from shuffledp.issuer.settings import IssuerSettings
+from shuffledp.shuffler.settings import ShufflerSettings
+from shuffledp.user_agent.settings import UserAgentSettings
+from shuffledp.witness.settings import WitnessSettings
 from tests.support.transparency import KEYS, LOG_IDENTITY
-from user_agent.settings import UserAgentSettings
-from witness.settings import WitnessSettings
 
 _GOOD = """
 state_directory = "state"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from common.runtime.shared_calls import GroupCommit
+from shuffledp.common.runtime.shared_calls import GroupCommit
 
 
 async def _appended(commit: GroupCommit[str, int]) -> list[int | BaseException]:

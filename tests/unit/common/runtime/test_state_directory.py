@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
-from common.errors import SettingsError, StorageError
-from common.runtime.state_directory import (
+from shuffledp.common.errors import SettingsError, StorageError
+from shuffledp.common.runtime.state_directory import (
     RESTORE_CONFIRMED,
     StateDirectory,
     StateKey,
@@ -19,7 +19,7 @@ from tests.support.disks import disk_of, flushes
 _HOLD: Final = """
 import sys
 from pathlib import Path
-from common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.state_directory import StateDirectory
 with StateDirectory.open(Path(sys.argv[1])).held():
     pass
 """
@@ -125,7 +125,9 @@ def test_the_state_key_may_be_a_link_elsewhere(tmp_path: Path) -> None:
 
 def test_a_file_is_written_through_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An attacker may know the name of the temporary file, and make it a link."""
-    monkeypatch.setattr("common.runtime.state_directory.secrets.randbits", lambda _bits: 7)
+    monkeypatch.setattr(
+        "shuffledp.common.runtime.state_directory.secrets.randbits", lambda _bits: 7
+    )
     (tmp_path / "others").write_bytes(b"another's")
     (tmp_path / ".file.7").symlink_to(tmp_path / "others")
 

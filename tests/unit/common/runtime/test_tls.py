@@ -5,9 +5,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from audit.harness.clock import ManualClock
-from common.errors import SettingsError
-from common.runtime.tls import (
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.tls import (
     Tls,
     TlsFiles,
     TlsIdentity,

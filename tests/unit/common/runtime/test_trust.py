@@ -8,11 +8,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from audit.harness.clock import ManualClock
-from common.errors import CallerError, SettingsError
-from common.runtime.certificates import FRONT_END, Authority, Certificate
-from common.runtime.tls import Tls, VerifiedCallers, development_files
-from common.runtime.trust import Trust
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.errors import CallerError, SettingsError
+from shuffledp.common.runtime.certificates import FRONT_END, Authority, Certificate
+from shuffledp.common.runtime.tls import Tls, VerifiedCallers, development_files
+from shuffledp.common.runtime.trust import Trust
 
 _NOW = ManualClock().now()
 

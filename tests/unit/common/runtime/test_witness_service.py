@@ -6,13 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from audit.harness.clock import ManualClock
-from common.errors import ProofError, SettingsError, StorageError
-from common.runtime.state_directory import StateDirectory
-from common.runtime.witness_service import WitnessServicer
-from common.transparency.checkpoint import Checkpoint, NoteKey, NoteSignature, SignedCheckpoint
-from common.transparency.merkle import LogTree, leaf_hash
-from common.wire.transparency import checkpoint_to_wire, cosignature_from_wire
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.errors import ProofError, SettingsError, StorageError
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.witness_service import WitnessServicer
+from shuffledp.common.transparency.checkpoint import (
+    Checkpoint,
+    NoteKey,
+    NoteSignature,
+    SignedCheckpoint,
+)
+from shuffledp.common.transparency.merkle import LogTree, leaf_hash
+from shuffledp.common.wire.transparency import checkpoint_to_wire, cosignature_from_wire
 from tests.support.transparency import LOG_IDENTITY, NOW, with_lines
 
 _ANALYZER = LOG_IDENTITY.public_identity()

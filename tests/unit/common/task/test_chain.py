@@ -5,20 +5,25 @@ from typing import Any
 
 import pytest
 
-from analyzer.task_builder import complete
-from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, layer_context, report_context
-from common.crypto.signing import KeyUse, check_key
-from common.errors import ProofError, TaskError
-from common.task.sealing import report_sealer
-from common.task.shuffler_spec import (
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.common.crypto.hpke import (
+    DEFAULT_SUITE,
+    HpkePrivateKey,
+    layer_context,
+    report_context,
+)
+from shuffledp.common.crypto.signing import KeyUse, check_key
+from shuffledp.common.errors import ProofError, TaskError
+from shuffledp.common.task.sealing import report_sealer
+from shuffledp.common.task.shuffler_spec import (
     KEEP_SUM,
     NO_NOISE,
     BinomialNoise,
     ShufflerSpec,
     SummedNoise,
 )
-from common.task.task import Task, envelope_bytes
-from common.task.task_parts import TaskShuffler
+from shuffledp.common.task.task import Task, envelope_bytes
+from shuffledp.common.task.task_parts import TaskShuffler
 from tests.support.chains import COINS, FLANKS, RELAY, chain
 from tests.support.keys import SHUFFLER
 from tests.support.protocol_tasks import protocol_task

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.errors import TaskError
-from common.task.cluster_dummies import ClusterDummies
+from shuffledp.common.errors import TaskError
+from shuffledp.common.task.cluster_dummies import ClusterDummies
 
 _VECTORS = json.loads(
     (Path(__file__).parents[3] / "vectors" / "signed.json").read_text(encoding="utf-8")

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.errors import TaskError, ValueRangeError
-from common.task.domain_spec import BreakdownSpec, EdgesSpec
-from common.task.specs import hierarchy_sizes
-from common.task.task import Task
+from shuffledp.common.errors import TaskError, ValueRangeError
+from shuffledp.common.task.domain_spec import BreakdownSpec, EdgesSpec
+from shuffledp.common.task.specs import hierarchy_sizes
+from shuffledp.common.task.task import Task
 from tests.support.protocol_tasks import protocol_task
 
 _EQUAL = EdgesSpec(low=0.0, high=10.0, buckets=5, unit="ms")

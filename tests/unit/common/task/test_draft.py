@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from common.errors import TaskError
-from common.task.canonical import encode, from_json
-from common.task.draft import TaskDraft
+from shuffledp.common.errors import TaskError
+from shuffledp.common.task.canonical import encode, from_json
+from shuffledp.common.task.draft import TaskDraft
 from tests.support.tasks import draft
 
 

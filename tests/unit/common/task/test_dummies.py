@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.accounting.dummy_entries import arrivals_of
-from common.errors import TaskError
-from common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
-from common.task.dummy_forms import DUMMIES
-from common.task.named_dummies import ViewDummies
-from common.task.uniform_dummies import averaging
+from shuffledp.common.accounting.dummy_entries import arrivals_of
+from shuffledp.common.errors import TaskError
+from shuffledp.common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
+from shuffledp.common.task.dummy_forms import DUMMIES
+from shuffledp.common.task.named_dummies import ViewDummies
+from shuffledp.common.task.uniform_dummies import averaging
 
 
 @pytest.mark.parametrize(

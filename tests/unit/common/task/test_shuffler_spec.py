@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from scipy import signal, stats
 
-from common.errors import TaskError
-from common.task import shuffler_spec
-from common.task.shuffler_spec import (
+from shuffledp.common.errors import TaskError
+from shuffledp.common.task import shuffler_spec
+from shuffledp.common.task.shuffler_spec import (
     KEEP_SUM,
     MAX_PER_ITEM,
     PERMUTE_ONLY,
@@ -17,7 +17,7 @@ from common.task.shuffler_spec import (
     ItemNoise,
     ShufflerSpec,
 )
-from common.task.shuffling import Shuffling
+from shuffledp.common.task.shuffling import Shuffling
 from tests.support.mechanisms import Scripted
 
 _FLANKS: Final = GeometricNoise(

@@ -1,7 +1,7 @@
 """What the shufflers of several views add, in words."""
 
-from common.task.shuffler_spec import BinomialNoise, ItemNoise
-from common.task.shuffling import noises_in_words
+from shuffledp.common.task.shuffler_spec import BinomialNoise, ItemNoise
+from shuffledp.common.task.shuffling import noises_in_words
 
 
 def test_noises_that_repeat_are_stated_once() -> None:

@@ -2,7 +2,7 @@ import unicodedata
 
 import pytest
 
-from common.task.labels import MAX_COMPOSED_CHARACTERS, MAX_TYPED_CHARACTERS, normalize
+from shuffledp.common.task.labels import MAX_COMPOSED_CHARACTERS, MAX_TYPED_CHARACTERS, normalize
 
 
 @pytest.mark.parametrize(

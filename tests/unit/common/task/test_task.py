@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from common.crypto.hpke import SUITES
-from common.crypto.signing import SigningIdentity, digest_of
-from common.errors import ProofError, TaskError
-from common.limits import stated_rules
-from common.protocols import PROTOCOLS
-from common.task.canonical import INTEGERS_AS_TEXT, key_of
-from common.task.domain_spec import BreakdownSpec, EdgesSpec
-from common.task.draft import OpenDraft
-from common.task.dummy_forms import DUMMIES
-from common.task.shuffler_spec import NOISES
-from common.task.spec_forms import FORMS
-from common.task.task import Task, honest_share
-from common.task.task_parts import TaskShuffler, TaskView
-from common.task.token_spec import TokenSpec
-from common.task.uniform_dummies import FixedDummies
-from common.task_digest import TaskDigest
+from shuffledp.common.crypto.hpke import SUITES
+from shuffledp.common.crypto.signing import SigningIdentity, digest_of
+from shuffledp.common.errors import ProofError, TaskError
+from shuffledp.common.limits import stated_rules
+from shuffledp.common.protocols import PROTOCOLS
+from shuffledp.common.task.canonical import INTEGERS_AS_TEXT, key_of
+from shuffledp.common.task.domain_spec import BreakdownSpec, EdgesSpec
+from shuffledp.common.task.draft import OpenDraft
+from shuffledp.common.task.dummy_forms import DUMMIES
+from shuffledp.common.task.shuffler_spec import NOISES
+from shuffledp.common.task.spec_forms import FORMS
+from shuffledp.common.task.task import Task, honest_share
+from shuffledp.common.task.task_parts import TaskShuffler, TaskView
+from shuffledp.common.task.token_spec import TokenSpec
+from shuffledp.common.task.uniform_dummies import FixedDummies
+from shuffledp.common.task_digest import TaskDigest
 from tests.support.changed_tasks import changed
 from tests.support.kind_tasks import kind_task
 from tests.support.protocol_tasks import protocol_task

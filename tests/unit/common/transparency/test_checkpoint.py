@@ -3,16 +3,16 @@ from dataclasses import replace
 
 import pytest
 
-from common.crypto.signing import SigningIdentity
-from common.errors import ProofError, WireError
-from common.transparency.checkpoint import (
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import ProofError, WireError
+from shuffledp.common.transparency.checkpoint import (
     Checkpoint,
     NoteKey,
     NoteSignature,
     SignatureType,
     SignedCheckpoint,
 )
-from common.transparency.merkle import EMPTY_ROOT, MAX_SIZE
+from shuffledp.common.transparency.merkle import EMPTY_ROOT, MAX_SIZE
 from tests.support.transparency import KEYS, LOG, LOG_IDENTITY, NOW, ORIGIN, SPECIFIED_KEY, Log
 
 _PUBLISHED = """arche2025h1.staging.ct.transparency.dev

@@ -5,9 +5,9 @@ from functools import partial
 
 import pytest
 
-from common.errors import ProofError
-from common.transparency.log import LogEvidence, find_fork
-from common.transparency.merkle import verify_consistency
+from shuffledp.common.errors import ProofError
+from shuffledp.common.transparency.log import LogEvidence, find_fork
+from shuffledp.common.transparency.merkle import verify_consistency
 from tests.support.transparency import (
     KEYS,
     LOG,

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from common.crypto.signing import SigningIdentity
-from common.errors import ProofError, WireError
-from common.transparency.log import EntryKind, LogEntry
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import ProofError, WireError
+from shuffledp.common.transparency.log import EntryKind, LogEntry
 from tests.support.transparency import Log, task_entry
 
 _LABEL = b"shuffledp v1 log entry"

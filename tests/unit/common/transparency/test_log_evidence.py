@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from common.transparency.checkpoint import SignedCheckpoint
-from common.transparency.log import LogEvidence, find_fork
+from shuffledp.common.transparency.checkpoint import SignedCheckpoint
+from shuffledp.common.transparency.log import LogEvidence, find_fork
 from tests.support.transparency import KEYS, LOG, WITNESSES, Log, task_entry, with_root
 
 _COMMON = [task_entry(number) for number in range(3)]

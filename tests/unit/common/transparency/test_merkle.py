@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import ProofError
-from common.transparency.merkle import (
+from shuffledp.common.errors import ProofError
+from shuffledp.common.transparency.merkle import (
     EMPTY_ROOT,
     LogTree,
     leaf_hash,

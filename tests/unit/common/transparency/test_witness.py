@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import ProofError, SettingsError
-from common.transparency.checkpoint import Checkpoint, SignedCheckpoint
-from common.transparency.merkle import verify_consistency
-from common.transparency.witness import Witness
+from shuffledp.common.errors import ProofError, SettingsError
+from shuffledp.common.transparency.checkpoint import Checkpoint, SignedCheckpoint
+from shuffledp.common.transparency.merkle import verify_consistency
+from shuffledp.common.transparency.witness import Witness
 from tests.support.transparency import (
     KEYS,
     LOG,

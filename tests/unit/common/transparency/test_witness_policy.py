@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from common.errors import ProofError, SettingsError
-from common.transparency.checkpoint import SignatureType, SignedCheckpoint
-from common.transparency.witness_policy import CLOCK_SKEW_SECONDS, WEEK_SECONDS, ForkError
+from shuffledp.common.errors import ProofError, SettingsError
+from shuffledp.common.transparency.checkpoint import SignatureType, SignedCheckpoint
+from shuffledp.common.transparency.witness_policy import CLOCK_SKEW_SECONDS, WEEK_SECONDS, ForkError
 from tests.support.transparency import (
     KEYS,
     LOG,

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from common.crypto.signing import SigningIdentity
-from common.errors import WireError
-from common.messages.batch import (
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import WireError
+from shuffledp.common.messages.batch import (
     MAX_PARTS,
     BatchId,
     BatchManifest,
@@ -13,11 +13,11 @@ from common.messages.batch import (
     BatchState,
     BatchStatus,
 )
-from common.messages.inclusion_proof import leaf, prefix_of
-from common.task_digest import TaskDigest
-from common.wire import batches
-from common.wire.fields import MAX_MESSAGE_BYTES
-from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2
+from shuffledp.common.messages.inclusion_proof import leaf, prefix_of
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire import batches
+from shuffledp.common.wire.fields import MAX_MESSAGE_BYTES
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2
 from tests.support.leaves import GrownTree, commitment_over, some_leaves
 
 _MANIFEST = BatchManifest(

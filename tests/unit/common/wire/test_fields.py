@@ -5,10 +5,10 @@ from typing import Annotated, Any
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from common.errors import WireError
-from common.limits import parse_bounded
-from common.task.specs import check_fields
-from common.wire.fields import Codec
+from shuffledp.common.errors import WireError
+from shuffledp.common.limits import parse_bounded
+from shuffledp.common.task.specs import check_fields
+from shuffledp.common.wire.fields import Codec
 
 _Short = Annotated[str, partial(parse_bounded, length=3)]
 _OPTIONS = make_dataclass("Options", [("go_package", _Short | None)])

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.errors import WireError
-from common.messages.result import (
+from shuffledp.common.errors import WireError
+from shuffledp.common.messages.result import (
     MISSES,
     BitTable,
     Estimate,
@@ -19,11 +19,11 @@ from common.messages.result import (
     ShareTable,
     ShareTables,
 )
-from common.task_digest import TaskDigest
-from common.wire import results
-from deploy.results.export import estimate_as_json
-from deploy.terminal.json_output import dumps
-from protos.shuffledp.v1 import analyzer_pb2
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire import results
+from shuffledp.deploy.results.export import estimate_as_json
+from shuffledp.deploy.terminal.json_output import dumps
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2
 from tests.support.ledger_entries import first_entry
 from tests.support.results import result as released
 

@@ -1,9 +1,9 @@
 import pytest
 
-from common.errors import ShuffleDpError, ValueRangeError, WireError
-from common.messages.submission import MAX_VALUE_CHARACTERS, Outcome, Value, kind_of
-from common.task_digest import TaskDigest
-from common.wire.submissions import (
+from shuffledp.common.errors import ShuffleDpError, ValueRangeError, WireError
+from shuffledp.common.messages.submission import MAX_VALUE_CHARACTERS, Outcome, Value, kind_of
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.submissions import (
     contribution_from_wire,
     contribution_to_wire,
     envelope_from_wire,
@@ -11,7 +11,7 @@ from common.wire.submissions import (
     outcomes_from_wire,
     outcomes_to_wire,
 )
-from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 
 _DIGEST = TaskDigest(b"d" * 32)
 

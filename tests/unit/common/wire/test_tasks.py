@@ -5,15 +5,15 @@ from typing import Any, Final
 
 import pytest
 
-from common.crypto.signing import SignedTask
-from common.errors import TaskError, WireError
-from common.messages.batch import TaskState
-from common.task.canonical import to_json
-from common.task.domain_spec import EdgesSpec
-from common.task.draft import TaskDraft
-from common.task_digest import TaskDigest
-from common.wire import fields, tasks
-from protos.shuffledp.v1 import analyzer_pb2
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import TaskError, WireError
+from shuffledp.common.messages.batch import TaskState
+from shuffledp.common.task.canonical import to_json
+from shuffledp.common.task.domain_spec import EdgesSpec
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire import fields, tasks
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2
 from tests.support.example_tasks import DRAFTS, listed
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields
 from tests.support.protocol_tasks import protocol_task

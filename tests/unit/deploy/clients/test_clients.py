@@ -7,10 +7,16 @@ from typing import Any, Final, cast
 import grpc
 import pytest
 
-from common.errors import ForeignReplyError, LedgerError, PeerBusyError, PeerError, PeerUnableError
-from common.messages.ledger_entry import ChainedEntry
-from common.wire.results import ledger_to_wire
-from deploy.clients.analyzer import OperatorClient
+from shuffledp.common.errors import (
+    ForeignReplyError,
+    LedgerError,
+    PeerBusyError,
+    PeerError,
+    PeerUnableError,
+)
+from shuffledp.common.messages.ledger_entry import ChainedEntry
+from shuffledp.common.wire.results import ledger_to_wire
+from shuffledp.deploy.clients.analyzer import OperatorClient
 from tests.support.ledger_entries import first_entry, next_entry
 
 _SERVICE_ERROR = grpc.aio.Metadata(("shuffledp-foreseen", "1"))

@@ -5,10 +5,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from common.errors import UsageError
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from deploy.clients.issuer import BROWSER_PROTOCOLS, invitation, is_for_browsers
+from shuffledp.common.errors import UsageError
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.clients.issuer import BROWSER_PROTOCOLS, invitation, is_for_browsers
 from tests.support.source_tree import ROOT
 from tests.support.vectors import vectors
 from tests.vectors.transcript_cases import ALL, CASES

@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from audit.harness.clock import ManualClock
-from common.errors import SettingsError
-from common.runtime.certificates import FRONT_END, PARTIES, Certificate
-from common.runtime.tls import Tls, TlsFiles, development_files
-from common.runtime.trust import Trust
-from deploy.clients.key_folder import KeyFolder
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.certificates import FRONT_END, PARTIES, Certificate
+from shuffledp.common.runtime.tls import Tls, TlsFiles, development_files
+from shuffledp.common.runtime.trust import Trust
+from shuffledp.deploy.clients.key_folder import KeyFolder
 
 _NOW = ManualClock().now()
 _DAY = 86_400

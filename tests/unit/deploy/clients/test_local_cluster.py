@@ -3,9 +3,9 @@
 import socket
 from pathlib import Path
 
-from deploy.clients.issuer import draw_people
-from deploy.clients.local_cluster import PageCluster, kept_address
-from issuer.entitlements import parse_people
+from shuffledp.deploy.clients.issuer import draw_people
+from shuffledp.deploy.clients.local_cluster import PageCluster, kept_address
+from shuffledp.issuer.entitlements import parse_people
 
 
 def test_a_port_is_kept_if_it_is_free(tmp_path: Path) -> None:

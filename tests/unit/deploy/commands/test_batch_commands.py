@@ -5,8 +5,8 @@ from functools import partial
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from common.crypto.signing import SigningIdentity
-from deploy.commands.batch import show_decision
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.deploy.commands.batch import show_decision
 from tests.support.ledger_entries import decision_entry, first_entry
 from tests.support.printing import printed
 

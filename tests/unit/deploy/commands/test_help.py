@@ -9,9 +9,9 @@ import pytest
 import typer
 from typer.core import TyperGroup, TyperOption
 
-from deploy.cli import app
-from deploy.load.behaviour import NAMES
-from lab.accountant.query import MECHANISMS
+from shuffledp.deploy.cli import app
+from shuffledp.deploy.load.behaviour import NAMES
+from shuffledp.lab.accountant.query import MECHANISMS
 from tests.support.commands import COMMANDS, ROOT, called, examples, help_text, words_of
 
 _HARD: Final = (
@@ -120,7 +120,7 @@ def test_help_names_all_choices_that_only_a_run_loads() -> None:
 def test_help_and_version_import_no_command() -> None:
     """Both answer at once: no arithmetic library is loaded for them."""
     program = (
-        "import sys; from typer.testing import CliRunner; from deploy.cli import app; "
+        "import sys; from typer.testing import CliRunner; from shuffledp.deploy.cli import app; "
         "run = lambda option: CliRunner().invoke(app, [option]).stdout; "
         "assert run('--version').startswith('shuffledp 0.') and 'Commands' in run('--help'); "
         f"print([name for name in {_LIBRARIES} if name in sys.modules])"
@@ -141,7 +141,7 @@ _NO_KEYS: Final = ("plan", "account", "simulate", "contribute", "load", "demo")
 def test_help_loads_only_what_it_needs(names: tuple[str, ...], absent: set[str]) -> None:
     """No command or group loads arithmetic or gRPC; those without keys load no cryptography."""
     program = (
-        "import sys; from typer.testing import CliRunner; from deploy.cli import app\n"
+        "import sys; from typer.testing import CliRunner; from shuffledp.deploy.cli import app\n"
         "for name in sys.argv[1:]:\n"
         "    outcome = CliRunner().invoke(app, [*name.split()[1:], '--help'])\n"
         "    assert outcome.exit_code == 0, name\n"

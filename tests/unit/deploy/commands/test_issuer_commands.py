@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-import issuer.server
-from common.errors import PeerRefusalError, SettingsError
-from common.runtime.state_directory import StateDirectory
-from deploy.clients.issuer import draw_people
-from deploy.tasks.drafts import read_token_key
-from issuer.entitlements import PeopleList
-from issuer.settings import IssuerSettings
-from issuer.token_keys import TokenKeys
+import shuffledp.issuer.server
+from shuffledp.common.errors import PeerRefusalError, SettingsError
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.deploy.clients.issuer import draw_people
+from shuffledp.deploy.tasks.drafts import read_token_key
+from shuffledp.issuer.entitlements import PeopleList
+from shuffledp.issuer.settings import IssuerSettings
+from shuffledp.issuer.token_keys import TokenKeys
 from tests.support.command_line import shown, shown_json
 from tests.support.issuers import ISSUER_NAME, people_file
 from tests.support.loop_thread import LoopThread
@@ -82,7 +82,7 @@ def address(tmp_path: Path) -> Iterator[str]:
         issuer_name=ISSUER_NAME,
         people=people_file(tmp_path / "people.txt"),
     )
-    service = thread.run(issuer.server.start(settings))
+    service = thread.run(shuffledp.issuer.server.start(settings))
     yield service.address
     thread.run(service.stop())
     thread.stop()

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.keys import AnalyzerKeys
-from analyzer.settings import AnalyzerSettings
-from common.crypto.signing import SigningIdentity
-from common.errors import SettingsError
-from common.runtime.confirmed_clock import ConfirmedClock
-from common.runtime.state_directory import StateDirectory
-from common.transparency.checkpoint import NoteKey
-from deploy.clients.key_folder import KeyFolder
+from shuffledp.analyzer.keys import AnalyzerKeys
+from shuffledp.analyzer.settings import AnalyzerSettings
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.confirmed_clock import ConfirmedClock
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.transparency.checkpoint import NoteKey
+from shuffledp.deploy.clients.key_folder import KeyFolder
 from tests.support.command_line import shown, shown_json
 from tests.support.machines import Machine
 

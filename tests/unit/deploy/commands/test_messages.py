@@ -9,23 +9,23 @@ import grpc
 import pytest
 from typer.testing import CliRunner
 
-from common.errors import PeerRefusalError, SettingsError, UsageError
-from common.runtime.admission_interceptor import SERVICE_ERROR
-from common.task_digest import TaskDigest
-from deploy.cli import app
-from deploy.clients.base import read_token
-from deploy.clients.user_agent import ask_for_question, send
-from deploy.commands.options import page_beside
-from deploy.commands.person import (
+from shuffledp.common.errors import PeerRefusalError, SettingsError, UsageError
+from shuffledp.common.runtime.admission_interceptor import SERVICE_ERROR
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.cli import app
+from shuffledp.deploy.clients.base import read_token
+from shuffledp.deploy.clients.user_agent import ask_for_question, send
+from shuffledp.deploy.commands.options import page_beside
+from shuffledp.deploy.commands.person import (
     describe_contribution,
     describe_texts,
     hops_of,
     show_receipt,
 )
-from protos.shuffledp.v1 import user_agent_pb2
+from shuffledp.protos.shuffledp.v1 import user_agent_pb2
+from shuffledp.user_agent.settings import UserAgentSettings
 from tests.support.command_line import run_command, shown
 from tests.support.printing import printed
-from user_agent.settings import UserAgentSettings
 
 
 async def _refuse(_request: object, context: Any) -> None:

@@ -8,20 +8,20 @@ from typing import Final
 import pytest
 from typer.core import TyperOption
 
-from analyzer.settings import AnalyzerSettings
-from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
-from common.crypto.signing import SigningIdentity
-from common.runtime import settings
-from common.runtime.clock import SystemClock
-from deploy.clients.issuer import is_for_browsers
-from deploy.commands.profile import ADDRESSES, FILES
-from deploy.tasks import drafts as draft_file
-from deploy.tasks import task_view
-from issuer.settings import IssuerSettings
-from shuffler.settings import ShufflerSettings
+from shuffledp.analyzer.settings import AnalyzerSettings
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.runtime import settings
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.deploy.clients.issuer import is_for_browsers
+from shuffledp.deploy.commands.profile import ADDRESSES, FILES
+from shuffledp.deploy.tasks import drafts as draft_file
+from shuffledp.deploy.tasks import task_view
+from shuffledp.issuer.settings import IssuerSettings
+from shuffledp.shuffler.settings import ShufflerSettings
+from shuffledp.user_agent.policy import Claim, Policy, check_totals
+from shuffledp.user_agent.settings import UserAgentSettings
 from tests.support.commands import COMMANDS, ROOT, blocks, called, commands_on, examples, words_of
-from user_agent.policy import Claim, Policy, check_totals
-from user_agent.settings import UserAgentSettings
 
 _PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _ON_PAGES: Final = [(page, line) for page in _PAGES for line in commands_on(page)]

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import SettingsError, UsageError
-from deploy.commands.profile import PROFILE_OPTIONS, profile_defaults, read_profile
+from shuffledp.common.errors import SettingsError, UsageError
+from shuffledp.deploy.commands.profile import PROFILE_OPTIONS, profile_defaults, read_profile
 from tests.support.command_line import shown
 from tests.support.commands import COMMANDS
 

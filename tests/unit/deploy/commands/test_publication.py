@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from common.task.shuffler_spec import GeometricNoise
-from deploy.commands.publication import Publication
+from shuffledp.common.task.shuffler_spec import GeometricNoise
+from shuffledp.deploy.commands.publication import Publication
 from tests.support.chains import FLANKS, chain
 from tests.support.printing import printed
 from tests.support.tasks import published

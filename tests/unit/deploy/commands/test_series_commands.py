@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
-from common.errors import SettingsError, ShuffleDpError, TaskError, UsageError
-from common.runtime.clock import SystemClock
+from shuffledp.common.errors import SettingsError, ShuffleDpError, TaskError, UsageError
+from shuffledp.common.runtime.clock import SystemClock
 from tests.support.command_line import shown, shown_json
 from tests.support.series import template
 

@@ -7,13 +7,13 @@ from typing import Final
 import pytest
 from typer.testing import CliRunner
 
-from analyzer.task_builder import complete
-from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
-from common.crypto.signing import KeyUse
-from common.errors import SettingsError, UsageError, WireError
-from common.runtime.access import OperatorToken
-from deploy.cli import app
-from deploy.tasks.drafts import as_toml, read
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
+from shuffledp.common.crypto.signing import KeyUse
+from shuffledp.common.errors import SettingsError, UsageError, WireError
+from shuffledp.common.runtime.access import OperatorToken
+from shuffledp.deploy.cli import app
+from shuffledp.deploy.tasks.drafts import as_toml, read
 from tests.support.chains import RELAY, chain
 from tests.support.command_line import shown, shown_json
 from tests.support.keys import signed_key

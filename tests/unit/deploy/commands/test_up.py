@@ -7,16 +7,22 @@ from typing import Any, Final, Self
 
 import pytest
 
-from common.crypto.signing import SignedTask
-from common.errors import PeerError, PeerRefusalError, SettingsError, TaskError, UsageError
-from common.runtime.certificates import Authority
-from common.runtime.state_directory import StateDirectory
-from common.task.draft import TaskDraft
-from common.task.shuffler_spec import GeometricNoise
-from common.task_digest import TaskDigest
-from deploy.clients import local_cluster
-from deploy.clients.local_cluster import PageCluster, WebHost
-from deploy.commands.up import _DRAFT, _ask, _show
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import (
+    PeerError,
+    PeerRefusalError,
+    SettingsError,
+    TaskError,
+    UsageError,
+)
+from shuffledp.common.runtime.certificates import Authority
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.shuffler_spec import GeometricNoise
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.clients import local_cluster
+from shuffledp.deploy.clients.local_cluster import PageCluster, WebHost
+from shuffledp.deploy.commands.up import _DRAFT, _ask, _show
 from tests.support.chains import chain
 from tests.support.command_line import shown
 from tests.support.tasks import published

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import TaskError
-from common.task.specs import MAX_DOMAIN_SIZE
-from deploy.datasets.names import COVID_US_STATES, IPUMS_1940_CITY
-from deploy.datasets.sources import Dataset, dataset, load
+from shuffledp.common.errors import TaskError
+from shuffledp.common.task.specs import MAX_DOMAIN_SIZE
+from shuffledp.deploy.datasets.names import COVID_US_STATES, IPUMS_1940_CITY
+from shuffledp.deploy.datasets.sources import Dataset, dataset, load
 
 _PYARROW = importlib.util.find_spec("pyarrow") is not None
 _FIVE = Dataset(name="five", title="", labels=(), counts=np.array([3, 0, 1, 1, 0]))

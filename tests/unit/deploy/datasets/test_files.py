@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from common.errors import TaskError
-from common.protocols import Kind
-from deploy.datasets.sample_people import numbers_of, people_of
-from deploy.datasets.sources import Dataset, dataset
-from lab.simulate.populations import Population
-from user_agent.contribution import checked_text, open_text
+from shuffledp.common.errors import TaskError
+from shuffledp.common.protocols import Kind
+from shuffledp.deploy.datasets.sample_people import numbers_of, people_of
+from shuffledp.deploy.datasets.sources import Dataset, dataset
+from shuffledp.lab.simulate.populations import Population
+from shuffledp.user_agent.contribution import checked_text, open_text
 
 _HUGE: Final = "0e" + 20 * "9"
 """A float, but no decimal number."""

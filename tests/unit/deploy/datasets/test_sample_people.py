@@ -8,18 +8,18 @@ from typing import Final, cast, get_args
 import numpy as np
 import pytest
 
-from analyzer.task_builder import complete
-from common.errors import TaskError
-from common.mechanisms.base import Vector
-from common.mechanisms.tables import Tables
-from common.protocols import Kind
-from common.task.kinds import ITEM_KINDS
-from deploy.datasets.sample_people import MAX_SAMPLE, SamplePeople, sample_people
-from deploy.tasks.drafts import closing_draft, with_two_shufflers
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.tables import Tables
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.kinds import ITEM_KINDS
+from shuffledp.deploy.datasets.sample_people import MAX_SAMPLE, SamplePeople, sample_people
+from shuffledp.deploy.tasks.drafts import closing_draft, with_two_shufflers
+from shuffledp.user_agent.contribution import encoder_for
 from tests.support.chains import chain
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY
 from tests.support.relays import RELAY_KEY
-from user_agent.contribution import encoder_for
 
 _USERS: Final = 300
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from common.errors import BatchStateError, UsageError
-from common.messages.batch import BatchState, BatchStatus
-from common.protocols import Kind
-from common.task.kinds import ITEM_KINDS, KINDS
-from common.task_digest import TaskDigest
-from deploy.clients.shuffler import ShufflerClient
-from deploy.demo import demo
-from shuffler.batch_states import FINAL_STATES
+from shuffledp.common.errors import BatchStateError, UsageError
+from shuffledp.common.messages.batch import BatchState, BatchStatus
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.kinds import ITEM_KINDS, KINDS
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.clients.shuffler import ShufflerClient
+from shuffledp.deploy.demo import demo
+from shuffledp.shuffler.batch_states import FINAL_STATES
 from tests.support.command_line import shown
 
 

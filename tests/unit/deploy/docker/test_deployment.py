@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.docker.deployment import VARIANTS, Deployment, Engine, with_variables
+from shuffledp.deploy.docker.deployment import VARIANTS, Deployment, Engine, with_variables
 
 _FILE = "# mine\nHTTP_PROXY=http://proxy:1/a=b\nSHUFFLEDP_TAG=old\n\nnot a line of ours = x\n"
 

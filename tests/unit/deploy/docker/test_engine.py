@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.docker.deployment import Engine, EngineError
+from shuffledp.deploy.docker.deployment import Engine, EngineError
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 from urllib.request import urlopen
 
-from common.crypto.signing import SigningIdentity
-from common.runtime.state_directory import StateDirectory
-from common.runtime.witness_service import load_witness_key
-from deploy.docker.deployment import IMAGES
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.witness_service import load_witness_key
+from shuffledp.deploy.docker.deployment import IMAGES
 
 _ROOT = Path(__file__).parents[4]
 
@@ -25,7 +25,7 @@ def test_options_of_docker_build_reach_every_image(tmp_path: Path) -> None:
     options = '--build-arg https_proxy --build-arg "PACKAGES_FROM=--no-index --find-links /w"'
 
     subprocess.run(
-        [sys.executable, "-m", "deploy.docker", "images"],
+        [sys.executable, "-m", "shuffledp.deploy.docker", "images"],
         cwd=_ROOT,
         env={**os.environ, "PATH": str(tmp_path), "SHUFFLEDP_BUILD": options},
         check=True,

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.keys import AnalyzerKeys
-from common.errors import SettingsError
-from common.runtime.certificates import FRONT_END, RELAY, Certificate
-from common.runtime.clock import SystemClock
-from common.runtime.key_store import load_identity
-from common.runtime.settings import KeyHolderSettings
-from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import TlsFiles
-from common.runtime.trust import Trust
-from common.runtime.witness_service import WitnessServicer, load_witness_key
-from common.transparency.checkpoint import NoteKey, SignatureType
-from deploy.clients.key_folder import KeyFolder
-from deploy.docker.preparation import (
+from shuffledp.analyzer.keys import AnalyzerKeys
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.certificates import FRONT_END, RELAY, Certificate
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.key_store import load_identity
+from shuffledp.common.runtime.settings import KeyHolderSettings
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.tls import TlsFiles
+from shuffledp.common.runtime.trust import Trust
+from shuffledp.common.runtime.witness_service import WitnessServicer, load_witness_key
+from shuffledp.common.transparency.checkpoint import NoteKey, SignatureType
+from shuffledp.deploy.clients.key_folder import KeyFolder
+from shuffledp.deploy.docker.preparation import (
     PARTIES,
     PEOPLE,
     ROLES,
@@ -27,8 +27,8 @@ from deploy.docker.preparation import (
     prepare_party,
     prepare_people,
 )
-from issuer.entitlements import PeopleList
-from user_agent.credentials import CredentialFile
+from shuffledp.issuer.entitlements import PeopleList
+from shuffledp.user_agent.credentials import CredentialFile
 
 _NOW = SystemClock().now()
 

@@ -7,20 +7,20 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.crypto.hpke import envelope_context, report_context, split_every
-from common.errors import ValueRangeError
-from common.mechanisms.base import is_null, null_reports
-from common.mechanisms.registry import mechanism_of, randomizer_of
-from common.messages.submission import split_submission
-from common.protocols import protocols_of
-from common.task.kinds import ITEM_KINDS
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from deploy.load.users import GroupContributor
-from deploy.tasks.value_parser import value_of
+from shuffledp.common.crypto.hpke import envelope_context, report_context, split_every
+from shuffledp.common.errors import ValueRangeError
+from shuffledp.common.mechanisms.base import is_null, null_reports
+from shuffledp.common.mechanisms.registry import mechanism_of, randomizer_of
+from shuffledp.common.messages.submission import split_submission
+from shuffledp.common.protocols import protocols_of
+from shuffledp.common.task.kinds import ITEM_KINDS
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.load.users import GroupContributor
+from shuffledp.deploy.tasks.value_parser import value_of
+from shuffledp.user_agent.contribution import Contributor
 from tests.support.kind_tasks import VALUES, kind_task
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, protocol_task
-from user_agent.contribution import Contributor
 
 _PEOPLE = 150
 _ITEM = 1

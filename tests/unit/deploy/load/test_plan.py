@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.errors import PlanError, SettingsError, UsageError
-from common.task.task import Task
-from deploy.load.behaviour import MISBEHAVING, Behaviour, Tally, assign, shares_from
-from deploy.load.plan import LoadPlan, Ramp, arrivals, ramp_from
-from deploy.load.target import load_draft, unpublished
-from deploy.tasks.drafts import as_toml, read
+from shuffledp.common.errors import PlanError, SettingsError, UsageError
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.load.behaviour import MISBEHAVING, Behaviour, Tally, assign, shares_from
+from shuffledp.deploy.load.plan import LoadPlan, Ramp, arrivals, ramp_from
+from shuffledp.deploy.load.target import load_draft, unpublished
+from shuffledp.deploy.tasks.drafts import as_toml, read
 from tests.support.chains import COINS, chain
 from tests.support.command_line import shown
 from tests.support.tasks import draft

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from common.crypto.hpke import envelope_context
-from common.errors import PeerRefusalError, ShuffleDpError, UnknownKeyError
-from common.messages.submission import Outcome
-from deploy.load.sender import outcome_of
+from shuffledp.common.crypto.hpke import envelope_context
+from shuffledp.common.errors import PeerRefusalError, ShuffleDpError, UnknownKeyError
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.deploy.load.sender import outcome_of
 from tests.support.shuffler_core import Shuffler
 from tests.support.tasks import published
 from tests.support.tokens import TOKENS, new_token

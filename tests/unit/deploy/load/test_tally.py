@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.messages.submission import Outcome
-from common.task_digest import TaskDigest
-from deploy.load.behaviour import FLOOD, Behaviour, Tally, compare
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.load.behaviour import FLOOD, Behaviour, Tally, compare
 from tests.support.results import result
 
 _KINDS = np.array(

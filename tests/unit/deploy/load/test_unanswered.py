@@ -10,24 +10,24 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from common.errors import (
+from shuffledp.common.errors import (
     ForeignReplyError,
     PeerError,
     PeerRefusalError,
     PeerUnableError,
     ShuffleDpError,
 )
-from common.runtime.metrics import OF_ALL, Metrics, MetricsServer
-from deploy.clients.analyzer import OperatorClient
-from deploy.clients.shuffler import ShufflerClient
-from deploy.commands.load import print_report
-from deploy.load.behaviour import Behaviour
-from deploy.load.plan import LoadPlan, Ramp
-from deploy.load.report import LoadReport, ProgressBars, as_json, show
-from deploy.load.run import _answer, run
-from deploy.load.sender import Destination
-from deploy.load.target import GENERATOR, PartyUsage, Target
-from deploy.load.users import seal
+from shuffledp.common.runtime.metrics import OF_ALL, Metrics, MetricsServer
+from shuffledp.deploy.clients.analyzer import OperatorClient
+from shuffledp.deploy.clients.shuffler import ShufflerClient
+from shuffledp.deploy.commands.load import print_report
+from shuffledp.deploy.load.behaviour import Behaviour
+from shuffledp.deploy.load.plan import LoadPlan, Ramp
+from shuffledp.deploy.load.report import LoadReport, ProgressBars, as_json, show
+from shuffledp.deploy.load.run import _answer, run
+from shuffledp.deploy.load.sender import Destination
+from shuffledp.deploy.load.target import GENERATOR, PartyUsage, Target
+from shuffledp.deploy.load.users import seal
 from tests.support.printing import printed
 from tests.support.tasks import published
 
@@ -46,8 +46,8 @@ async def _run(plan: LoadPlan, n_users: int = 2, **target: Any) -> LoadReport:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deploy.load.run._ANSWER_SECONDS", 0.1)
-    monkeypatch.setattr("common.runtime.rpc._RETRIES", "{}")
+    monkeypatch.setattr("shuffledp.deploy.load.run._ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("shuffledp.common.runtime.rpc._RETRIES", "{}")
 
 
 async def test_failures_of_flooding_copies_are_told_apart() -> None:
@@ -114,8 +114,8 @@ async def test_a_service_that_restarts_is_asked_again_and_a_refusal_ends_the_wai
     errors: list[ShuffleDpError], raised: ShuffleDpError | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refusals by a proxy are final only if many come without another error in between."""
-    monkeypatch.setattr("deploy.load.run._PAUSE", 0)
-    monkeypatch.setattr("deploy.load.run._FOREIGN_REPLIES", 2)
+    monkeypatch.setattr("shuffledp.deploy.load.run._PAUSE", 0)
+    monkeypatch.setattr("shuffledp.deploy.load.run._FOREIGN_REPLIES", 2)
     left = iter(errors)
 
     async def ask() -> str:

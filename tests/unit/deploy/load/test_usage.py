@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from common.errors import SettingsError
-from common.runtime.metrics import OF_ALL, Metrics, MetricsServer, Usage
-from deploy.load.target import GENERATOR, Meter, page_from, read_usage, usage_from
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.metrics import OF_ALL, Metrics, MetricsServer, Usage
+from shuffledp.deploy.load.target import GENERATOR, Meter, page_from, read_usage, usage_from
 
 _PAGE = b"""# HELP shuffledp_process_cpu_seconds_total CPU.
 # TYPE shuffledp_process_cpu_seconds_total counter

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.crypto.hpke import envelope_context, report_context
-from common.errors import SettingsError, TaskError
-from common.mechanisms.registry import mechanism_of
-from common.messages.submission import split_submission
-from common.task.domain_spec import EdgesSpec
-from deploy.datasets.sources import dataset
-from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour
-from deploy.load.plan import LoadPlan
-from deploy.load.target import columns_of
-from deploy.load.users import SealedUsers, draw_values, seal
-from deploy.tasks import drafts
+from shuffledp.common.crypto.hpke import envelope_context, report_context
+from shuffledp.common.errors import SettingsError, TaskError
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.messages.submission import split_submission
+from shuffledp.common.task.domain_spec import EdgesSpec
+from shuffledp.deploy.datasets.sources import dataset
+from shuffledp.deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour
+from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.load.target import columns_of
+from shuffledp.deploy.load.users import SealedUsers, draw_values, seal
+from shuffledp.deploy.tasks import drafts
 from tests.support.kind_tasks import kind_draft_fields, kind_task
 from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import PublishedTask, draft, published

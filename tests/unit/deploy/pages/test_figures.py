@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deploy.pages import figures
+from shuffledp.deploy.pages import figures
 
 
 @pytest.mark.parametrize(

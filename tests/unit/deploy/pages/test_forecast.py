@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from deploy.pages.live_feed import Sample, forecast, quiet_seconds
+from shuffledp.deploy.pages.live_feed import Sample, forecast, quiet_seconds
 
 _EVENLY: list[Sample] = [(float(second), 10 * second) for second in range(0, 601, 2)]
 """Ten users per second for ten minutes."""

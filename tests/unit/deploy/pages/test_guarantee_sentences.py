@@ -2,7 +2,7 @@ import math
 
 from syrupy.assertion import SnapshotAssertion
 
-from deploy.pages.guarantee_sentences import coalition_name, guarantee_sentences
+from shuffledp.deploy.pages.guarantee_sentences import coalition_name, guarantee_sentences
 from tests.support.results import guarantee
 
 

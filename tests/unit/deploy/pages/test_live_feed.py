@@ -4,10 +4,10 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from audit.harness.clock import ManualClock
-from common.errors import CredentialError, PeerError, PeerRefusalError, UnknownTaskError
-from common.messages.batch import BatchState
-from deploy.pages.live_feed import LiveFeed, live_page
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.errors import CredentialError, PeerError, PeerRefusalError, UnknownTaskError
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.deploy.pages.live_feed import LiveFeed, live_page
 from tests.support.batch_progress import progress
 from tests.support.chains import chain
 from tests.support.page_text import page_text

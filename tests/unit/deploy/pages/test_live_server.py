@@ -7,10 +7,10 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from audit.harness.clock import ManualClock
-from common.errors import SettingsError
-from deploy.pages.live_feed import LiveFeed
-from deploy.pages.live_server import live_pages, page_server
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.errors import SettingsError
+from shuffledp.deploy.pages.live_feed import LiveFeed
+from shuffledp.deploy.pages.live_server import live_pages, page_server
 from tests.support.batch_progress import progress
 
 

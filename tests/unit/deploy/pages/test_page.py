@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from deploy.pages.page import content_policy, embedded_json
+from shuffledp.deploy.pages.page import content_policy, embedded_json
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from common.accounting.guarantees import guarantees
-from common.crypto.signing import SigningIdentity
-from common.messages.guarantee import rounded_up
-from common.messages.ledger_entry import verify
-from common.messages.result import (
+from shuffledp.common.accounting.guarantees import guarantees
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.messages.guarantee import rounded_up
+from shuffledp.common.messages.ledger_entry import verify
+from shuffledp.common.messages.result import (
     BitTable,
     Histogram,
     KeyValues,
@@ -23,17 +23,17 @@ from common.messages.result import (
     Result,
     interval_half_width,
 )
-from common.protocols import Kind, Refinement
-from common.task.draft import PairDraft, TableDraft, TextDraft
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from deploy.pages import heat_map
-from deploy.pages import result_page as module
-from deploy.pages.page import fragment, macros
-from deploy.pages.result_page import histogram_data, plotted, releases_page, result_page
-from deploy.results.estimate_table import EstimateTable, ResultView
-from deploy.results.ledger import LedgerView
-from deploy.results.result_view import print_result, result_view
+from shuffledp.common.protocols import Kind, Refinement
+from shuffledp.common.task.draft import PairDraft, TableDraft, TextDraft
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.pages import heat_map
+from shuffledp.deploy.pages import result_page as module
+from shuffledp.deploy.pages.page import fragment, macros
+from shuffledp.deploy.pages.result_page import histogram_data, plotted, releases_page, result_page
+from shuffledp.deploy.results.estimate_table import EstimateTable, ResultView
+from shuffledp.deploy.results.ledger import LedgerView
+from shuffledp.deploy.results.result_view import print_result, result_view
 from tests.support.chains import chain
 from tests.support.kind_results import CANDIDATES, kind_collected, result_of, share_tables
 from tests.support.kind_tasks import ATTRIBUTES, OF_OTHER_KINDS, OTHER_KINDS, kind_task

@@ -9,12 +9,12 @@ import pytest
 from numpy.random import Generator
 from scipy import stats
 
-from common.mechanisms.base import Vector
-from common.mechanisms.tables import Tables
-from common.mechanisms.views import View
-from common.messages.result import ShareTable
-from common.task.uniform_dummies import averaging
-from deploy.results.association import Association
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.tables import Tables
+from shuffledp.common.mechanisms.views import View
+from shuffledp.common.messages.result import ShareTable
+from shuffledp.common.task.uniform_dummies import averaging
+from shuffledp.deploy.results.association import Association
 
 
 def _falling(size: int, power: float = 1.0) -> Vector:

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import SettingsError
-from deploy.results.decoder import MAX_CANDIDATES, read_candidates
+from shuffledp.common.errors import SettingsError
+from shuffledp.deploy.results.decoder import MAX_CANDIDATES, read_candidates
 
 
 def _read(tmp_path: Path, raw: bytes) -> tuple[str, ...]:

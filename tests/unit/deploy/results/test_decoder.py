@@ -8,11 +8,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.errors import ReportError, SettingsError, TaskError, ValueRangeError
-from common.mechanisms.base import Counts
-from common.mechanisms.rappor.rappor import Rappor
-from deploy.results.decoder import _fit_half, decode
-from deploy.results.regression import Regression, TrueBitCounts, independent
+from shuffledp.common.errors import ReportError, SettingsError, TaskError, ValueRangeError
+from shuffledp.common.mechanisms.base import Counts
+from shuffledp.common.mechanisms.rappor.rappor import Rappor
+from shuffledp.deploy.results.decoder import _fit_half, decode
+from shuffledp.deploy.results.regression import Regression, TrueBitCounts, independent
 
 _PEOPLE: Final = np.array([3, 2, 1, 0])
 _NAMES: Final = ("a", "b", "c", "nobody's")

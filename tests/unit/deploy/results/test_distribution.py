@@ -10,28 +10,28 @@ from typing import Any, Final, cast
 import numpy as np
 import pytest
 
-from common.errors import SettingsError
-from common.mechanisms.base import Vector
-from common.mechanisms.registry import mechanism_of
-from common.messages.result import Histogram, IntervalTable, Result
-from common.task.domain_spec import BreakdownSpec, EdgesSpec
-from common.task.task import Task
-from deploy.datasets.sample_people import SamplePeople
-from deploy.demo.truth import beside_truth
-from deploy.pages.result_page import result_page
-from deploy.results.distribution import Distribution, root
-from deploy.results.distribution_view import (
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.messages.result import Histogram, IntervalTable, Result
+from shuffledp.common.task.domain_spec import BreakdownSpec, EdgesSpec
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.datasets.sample_people import SamplePeople
+from shuffledp.deploy.demo.truth import beside_truth
+from shuffledp.deploy.pages.result_page import result_page
+from shuffledp.deploy.results.distribution import Distribution, root
+from shuffledp.deploy.results.distribution_view import (
     DEFAULT_QUANTILES,
     Questions,
     asked_ranges,
     item_names,
     value_names,
 )
-from deploy.results.estimate_table import ResultView, print_table
-from deploy.results.export import as_json
-from deploy.results.result_view import result_view
-from deploy.terminal.json_output import dumps
-from lab.simulate.collection import collect, estimate_histogram
+from shuffledp.deploy.results.estimate_table import ResultView, print_table
+from shuffledp.deploy.results.export import as_json
+from shuffledp.deploy.results.result_view import result_view
+from shuffledp.deploy.terminal.json_output import dumps
+from shuffledp.lab.simulate.collection import collect, estimate_histogram
 from tests.support.kind_results import result_of
 from tests.support.printing import printed
 from tests.support.protocol_tasks import protocol_task
@@ -428,7 +428,7 @@ def test_intervals_of_quantiles_and_ranges_cover_the_truth(
     of five quantiles in 200 runs, which are correlated as if there were 400, fewer than 88 % or
     more than 99.5 % cover by chance with probability 1e-7; so do the intervals of ranges.
     """
-    from deploy.datasets.sample_people import numbers_of  # noqa: PLC0415  # slow to load
+    from shuffledp.deploy.datasets.sample_people import numbers_of  # noqa: PLC0415  # slow to load
 
     numbers, data, _ = numbers_of(None, 2)
     task = protocol_task(

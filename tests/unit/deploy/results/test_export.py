@@ -10,11 +10,11 @@ import pytest
 from pyarrow import parquet
 from syrupy.assertion import SnapshotAssertion
 
-from common.messages.result import Means
-from common.protocols import Kind
-from common.task_digest import TaskDigest
-from deploy.results.export import write_csv, write_parquet
-from deploy.results.result_view import result_view
+from shuffledp.common.messages.result import Means
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.results.export import write_csv, write_parquet
+from shuffledp.deploy.results.result_view import result_view
 from tests.support.kind_results import kind_collected
 from tests.support.kind_tasks import OTHER_KINDS
 from tests.support.result_pages import collected

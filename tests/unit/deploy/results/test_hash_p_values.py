@@ -5,9 +5,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.mechanisms.base import Vector
-from common.mechanisms.rappor.bloom import hash_distribution
-from deploy.results.decoder import hash_p_value
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.rappor.bloom import hash_distribution
+from shuffledp.deploy.results.decoder import hash_p_value
 
 _EVEN: Final = np.full(4, 0.25)
 

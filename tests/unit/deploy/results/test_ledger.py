@@ -3,10 +3,10 @@ import json
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from common.crypto.signing import SigningIdentity
-from common.messages.ledger_entry import verify
-from deploy.results.ledger import LedgerView
-from deploy.terminal.json_output import dumps
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.messages.ledger_entry import verify
+from shuffledp.deploy.results.ledger import LedgerView
+from shuffledp.deploy.terminal.json_output import dumps
 from tests.support.ledger_entries import decision_entry, first_entry, population_budgets
 from tests.support.printing import printed
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from common.messages.result import Figures
-from deploy.results.local_level import STEPS, Observations, smooth
+from shuffledp.common.messages.result import Figures
+from shuffledp.deploy.results.local_level import STEPS, Observations, smooth
 
 
 def _observed() -> Observations:

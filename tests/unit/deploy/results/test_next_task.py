@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.task_builder import complete
-from common.errors import SettingsError, TaskError
-from common.mechanisms.base import Vector
-from common.mechanisms.key_value.privkv import PrivKv
-from common.protocols import Kind
-from common.task.draft import PairDraft, TaskDraft
-from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
-from common.task.uniform_dummies import BinomialDummies
-from deploy.results.export import as_json
-from deploy.results.next_task import (
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.common.errors import SettingsError, TaskError
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms.key_value.privkv import PrivKv
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.draft import PairDraft, TaskDraft
+from shuffledp.common.task.shuffler_spec import GeometricNoise, ShufflerSpec
+from shuffledp.common.task.uniform_dummies import BinomialDummies
+from shuffledp.deploy.results.export import as_json
+from shuffledp.deploy.results.next_task import (
     FoundTexts,
     Iterated,
     iteration,
@@ -31,9 +31,9 @@ from deploy.results.next_task import (
     next_draft,
     read_result,
 )
-from deploy.results.result_view import result_view
-from deploy.tasks import drafts as draft_file
-from deploy.terminal.json_output import dumps
+from shuffledp.deploy.results.result_view import result_view
+from shuffledp.deploy.tasks import drafts as draft_file
+from shuffledp.deploy.terminal.json_output import dumps
 from tests.support.command_line import shown
 from tests.support.kind_results import kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields, kind_task

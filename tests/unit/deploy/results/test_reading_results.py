@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from common.accounting.guarantees import guarantees
-from common.crypto.signing import SignedTask, SigningIdentity
-from common.messages.batch import TaskState
-from common.messages.result import Histogram, Result
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from common.wire.results import result_to_wire
-from common.wire.tasks import description_to_wire, summaries_to_wire
+from shuffledp.common.accounting.guarantees import guarantees
+from shuffledp.common.crypto.signing import SignedTask, SigningIdentity
+from shuffledp.common.messages.batch import TaskState
+from shuffledp.common.messages.result import Histogram, Result
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire.results import result_to_wire
+from shuffledp.common.wire.tasks import description_to_wire, summaries_to_wire
 from tests.support.command_line import run_command
 from tests.support.example_tasks import listed
 from tests.support.kind_results import CANDIDATES, kind_collected, result_of

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from analyzer.finalize import estimate_result
-from common.errors import SettingsError
-from common.mechanisms.base import Mixture
-from common.mechanisms.registry import mean_mechanism_of, rappor_of
-from common.messages.result import (
+from shuffledp.analyzer.finalize import estimate_result
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.mechanisms.base import Mixture
+from shuffledp.common.mechanisms.registry import mean_mechanism_of, rappor_of
+from shuffledp.common.messages.result import (
     BitTable,
     FoundValues,
     Histogram,
@@ -22,20 +22,20 @@ from common.messages.result import (
     RefusalCause,
     ShareTables,
 )
-from common.protocols import Kind
-from common.task.draft import NumberDraft, OpenDraft, TextDraft
-from common.task.spec_forms import spec_as
-from common.task.specs import KeyValueSpec
-from common.task.task import Task
-from common.task.view_specs import TableSpec
-from deploy.datasets.sample_people import SamplePeople
-from deploy.demo.truth import beside_truth
-from deploy.results.association import Association
-from deploy.results.distribution_view import Questions
-from deploy.results.estimate_table import EstimateTable, ResultView
-from deploy.results.export import as_json
-from deploy.results.result_view import print_estimates, result_view
-from deploy.terminal.json_output import dumps
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.draft import NumberDraft, OpenDraft, TextDraft
+from shuffledp.common.task.spec_forms import spec_as
+from shuffledp.common.task.specs import KeyValueSpec
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.view_specs import TableSpec
+from shuffledp.deploy.datasets.sample_people import SamplePeople
+from shuffledp.deploy.demo.truth import beside_truth
+from shuffledp.deploy.results.association import Association
+from shuffledp.deploy.results.distribution_view import Questions
+from shuffledp.deploy.results.estimate_table import EstimateTable, ResultView
+from shuffledp.deploy.results.export import as_json
+from shuffledp.deploy.results.result_view import print_estimates, result_view
+from shuffledp.deploy.terminal.json_output import dumps
 from tests.support.kind_results import CANDIDATES, bit_table, kind_collected
 from tests.support.kind_tasks import OTHER_KINDS, VALUES, kind_task
 from tests.support.printing import printed

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from analyzer.budgets import PopulationBudget
-from common.errors import TaskError, WireError
-from common.messages.result import Figures, RefusalCause
-from common.protocols import Kind
-from deploy.pages.series_page import series_page
-from deploy.results.estimate_table import EstimateTable
-from deploy.results.export import write_csv, write_parquet
-from deploy.results.series import SeriesResults
-from deploy.tasks.population_budgets import PopulationBudgets
-from deploy.tasks.schedule import People, read_series
-from deploy.terminal.json_output import dumps
+from shuffledp.analyzer.budgets import PopulationBudget
+from shuffledp.common.errors import TaskError, WireError
+from shuffledp.common.messages.result import Figures, RefusalCause
+from shuffledp.common.protocols import Kind
+from shuffledp.deploy.pages.series_page import series_page
+from shuffledp.deploy.results.estimate_table import EstimateTable
+from shuffledp.deploy.results.export import write_csv, write_parquet
+from shuffledp.deploy.results.series import SeriesResults
+from shuffledp.deploy.tasks.population_budgets import PopulationBudgets
+from shuffledp.deploy.tasks.schedule import People, read_series
+from shuffledp.deploy.terminal.json_output import dumps
 from tests.support.chains import chain
 from tests.support.kind_results import N_USERS, kind_collected
 from tests.support.ledger_entries import first_entry

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.accounting.guarantees import guarantees, published_claim
-from common.crypto.signing import SignedTask
-from common.errors import WireError
-from common.messages.guarantee import Waived
-from common.protocols import protocols_of
-from common.task.draft import PairDraft
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from deploy.results.verification import check_fits, recompute_guarantees
+from shuffledp.common.accounting.guarantees import guarantees, published_claim
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import WireError
+from shuffledp.common.messages.guarantee import Waived
+from shuffledp.common.protocols import protocols_of
+from shuffledp.common.task.draft import PairDraft
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.results.verification import check_fits, recompute_guarantees
 from tests.support.kind_results import N_USERS, kind_collected, result_of
 from tests.support.kind_tasks import kind_task
 from tests.support.protocol_tasks import protocol_task

@@ -7,27 +7,27 @@ from typing import Any, Final, cast
 
 import pytest
 
-from audit.harness.party_cores import part_header
-from common.crypto.hpke import split_every
-from common.crypto.signing import KeyUse, PublicIdentity, SignedTask, sign_receipt
-from common.errors import ProofError, SettingsError
-from common.messages.batch import BatchPart, TaskState
-from common.messages.inclusion_proof import InclusionProof, leaf
-from common.task.draft import RelayDraft
-from common.task.sealing import report_sealer
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from deploy.clients.analyzer import OperatorClient
-from deploy.results.verification import check_fits, recompute_guarantees
-from deploy.sentinels.planting import Lookup, SentinelRun, look_up, show
-from deploy.terminal.console import terminal
+from shuffledp.audit.harness.party_cores import part_header
+from shuffledp.common.crypto.hpke import split_every
+from shuffledp.common.crypto.signing import KeyUse, PublicIdentity, SignedTask, sign_receipt
+from shuffledp.common.errors import ProofError, SettingsError
+from shuffledp.common.messages.batch import BatchPart, TaskState
+from shuffledp.common.messages.inclusion_proof import InclusionProof, leaf
+from shuffledp.common.task.draft import RelayDraft
+from shuffledp.common.task.sealing import report_sealer
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.clients.analyzer import OperatorClient
+from shuffledp.deploy.results.verification import check_fits, recompute_guarantees
+from shuffledp.deploy.sentinels.planting import Lookup, SentinelRun, look_up, show
+from shuffledp.deploy.terminal.console import terminal
+from shuffledp.user_agent.contribution import Contributor
 from tests.support.analyzer_party import AnalyzerParty, Surroundings
 from tests.support.chains import FLANKS, RELAY, chain
 from tests.support.keys import SHUFFLER, signed_key
 from tests.support.leaves import commitment_over, some_leaves
 from tests.support.parties import RelayParty, ShufflerParty
 from tests.support.tasks import draft
-from user_agent.contribution import Contributor
 
 _USERS: Final = 3
 _SENTINELS: Final = 13

@@ -9,12 +9,18 @@ from typing import Any, Self, cast
 import numpy as np
 import pytest
 
-from common.crypto.signing import SignedTask, SigningIdentity
-from common.errors import BatchStateError, PeerError, PeerRefusalError, ProofError, SettingsError
-from common.task_digest import TaskDigest
-from deploy.clients.analyzer import OperatorClient
-from deploy.sentinels.planting import SentinelRun
-from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
+from shuffledp.common.crypto.signing import SignedTask, SigningIdentity
+from shuffledp.common.errors import (
+    BatchStateError,
+    PeerError,
+    PeerRefusalError,
+    ProofError,
+    SettingsError,
+)
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.clients.analyzer import OperatorClient
+from shuffledp.deploy.sentinels.planting import SentinelRun
+from shuffledp.deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
 

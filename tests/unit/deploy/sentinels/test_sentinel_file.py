@@ -5,11 +5,11 @@ from typing import Final
 
 import pytest
 
-from common.crypto.signing import envelope_hash
-from common.errors import SettingsError
-from common.messages.inclusion_proof import split
-from common.task_digest import TaskDigest
-from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelFile, SentinelState
+from shuffledp.common.crypto.signing import envelope_hash
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.messages.inclusion_proof import split
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.sentinels.sentinel_file import PlantedSentinel, SentinelFile, SentinelState
 from tests.support.leaves import some_leaves
 
 _DIGEST = TaskDigest(b"t" * 32)

@@ -5,12 +5,12 @@ from typing import Final
 
 import pytest
 
-from common.errors import TaskError
-from common.task.cluster_dummies import ClusterDummies
-from common.task.domain_spec import EdgesSpec
-from common.task.draft import RelayDraft, TaskDraft
-from common.task.shuffler_spec import BinomialNoise
-from deploy.tasks import drafts as draft_file
+from shuffledp.common.errors import TaskError
+from shuffledp.common.task.cluster_dummies import ClusterDummies
+from shuffledp.common.task.domain_spec import EdgesSpec
+from shuffledp.common.task.draft import RelayDraft, TaskDraft
+from shuffledp.common.task.shuffler_spec import BinomialNoise
+from shuffledp.deploy.tasks import drafts as draft_file
 
 _GOOD = """
 protocol = "od-hp"

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.budgets import BudgetedRelease, population_budgets
-from common.errors import BudgetError
-from common.messages.batch import TaskState
-from deploy.tasks.forecast import DEVICE_CAPS, check_budget, forecast, shortfall, show
-from deploy.tasks.schedule import MAX_ROUNDS, read_series
-from deploy.tasks.task_view import preview
+from shuffledp.analyzer.budgets import BudgetedRelease, population_budgets
+from shuffledp.common.errors import BudgetError
+from shuffledp.common.messages.batch import TaskState
+from shuffledp.deploy.tasks.forecast import DEVICE_CAPS, check_budget, forecast, shortfall, show
+from shuffledp.deploy.tasks.schedule import MAX_ROUNDS, read_series
+from shuffledp.deploy.tasks.task_view import preview
+from shuffledp.user_agent.policy import Claim, Policy, check_totals
 from tests.support.chains import chain
 from tests.support.keys import SHUFFLER
 from tests.support.policies import generous
 from tests.support.printing import printed
 from tests.support.series import template
 from tests.support.tasks import published
-from user_agent.policy import Claim, Policy, check_totals
 
 
 def _rounds_until_refused(policy: Policy, claim: Claim) -> int:

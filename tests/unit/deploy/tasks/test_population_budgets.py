@@ -10,14 +10,19 @@ from typing import Any
 
 import pytest
 
-from common.crypto.signing import SignedTask
-from common.errors import LedgerError, PeerRefusalError, TaskError
-from common.messages.batch import TaskSummary
-from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from deploy.tasks.population_budgets import as_json, budgets_by_population, budgets_of_task, show
-from deploy.terminal.json_output import dumps
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import LedgerError, PeerRefusalError, TaskError
+from shuffledp.common.messages.batch import TaskSummary
+from shuffledp.common.messages.ledger_entry import ChainHead, LedgerEntry, verify
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.tasks.population_budgets import (
+    as_json,
+    budgets_by_population,
+    budgets_of_task,
+    show,
+)
+from shuffledp.deploy.terminal.json_output import dumps
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.ledger_entries import population_budgets, releases
 from tests.support.printing import printed

@@ -10,16 +10,16 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from analyzer.task_builder import complete
-from common.crypto.signing import SignedTask
-from common.errors import PeerError, TaskError
-from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
-from common.task.domain_spec import BreakdownSpec, EdgesSpec
-from common.task.draft import TaskDraft
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from deploy.commands.rounds import tasks_of, with_expired
-from deploy.tasks.schedule import check_same_time, read_series
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import PeerError, TaskError
+from shuffledp.common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
+from shuffledp.common.task.domain_spec import BreakdownSpec, EdgesSpec
+from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.task import Task
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.commands.rounds import tasks_of, with_expired
+from shuffledp.deploy.tasks.schedule import check_same_time, read_series
 from tests.support.keys import SHUFFLER
 from tests.support.series import summary, template
 from tests.support.tasks import draft as small_draft

@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from deploy.tasks.drafts import TASK_FILES, save_task
+from shuffledp.deploy.tasks.drafts import TASK_FILES, save_task
 from tests.support.commands import ROOT, blocks
 from tests.support.tasks import published
 from tests.support.tools import tool

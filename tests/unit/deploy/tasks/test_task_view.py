@@ -7,11 +7,11 @@ from functools import partial
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from common.messages.batch import BatchState, BatchStatus, TaskState
-from common.messages.guarantee import rounded_up
-from common.task.draft import RelayDraft
-from deploy.tasks import task_view
-from deploy.terminal.tables import guarantee_summary
+from shuffledp.common.messages.batch import BatchState, BatchStatus, TaskState
+from shuffledp.common.messages.guarantee import rounded_up
+from shuffledp.common.task.draft import RelayDraft
+from shuffledp.deploy.tasks import task_view
+from shuffledp.deploy.terminal.tables import guarantee_summary
 from tests.support.chains import FLANKS, chain
 from tests.support.example_tasks import listed
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task

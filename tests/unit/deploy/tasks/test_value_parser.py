@@ -5,13 +5,13 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.errors import UsageError
-from common.messages.submission import kind_of
-from common.task.task import Task
-from deploy.tasks.value_parser import parse_breakdown, parse_range, sample_value
+from shuffledp.common.errors import UsageError
+from shuffledp.common.messages.submission import kind_of
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.tasks.value_parser import parse_breakdown, parse_range, sample_value
+from shuffledp.user_agent.contribution import encoder_for
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.tasks import published
-from user_agent.contribution import encoder_for
 
 _CHOICES: Final[dict[str, Any]] = {
     "labels": ("yes", "no", "maybe"),

@@ -8,7 +8,7 @@ from typing import Final
 
 _ADDRESS: Final = "http://127.0.0.1:1/s3cret/"
 _PROGRAM: Final = f"""
-from deploy.terminal.console import private_opener
+from shuffledp.deploy.terminal.console import private_opener
 with private_opener() as show:
     assert show("{_ADDRESS}")
 """

@@ -2,7 +2,12 @@ import math
 
 import pytest
 
-from deploy.terminal.durations import format_duration, format_range, format_time, format_times
+from shuffledp.deploy.terminal.durations import (
+    format_duration,
+    format_range,
+    format_time,
+    format_times,
+)
 
 
 @pytest.mark.parametrize(

@@ -8,23 +8,23 @@ from typing import Final
 import pytest
 from rich.console import Console
 
-from common.crypto.signing import SigningIdentity
-from common.messages.batch import TaskState
-from common.messages.ledger_entry import verify
-from common.messages.result import Result
-from common.task_digest import TaskDigest
-from deploy.commands.batch import show_decision
-from deploy.commands.person import show_receipt
-from deploy.results.estimate_table import ResultView
-from deploy.results.ledger import LedgerView
-from deploy.results.result_view import print_estimates, print_result, result_view
-from deploy.sentinels.planting import report
-from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
-from deploy.tasks import population_budgets, task_view
-from deploy.terminal.console import terminal
-from deploy.terminal.escape import escaped, visible
-from deploy.terminal.tables import print_guarantees
-from protos.shuffledp.v1 import user_agent_pb2
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.messages.batch import TaskState
+from shuffledp.common.messages.ledger_entry import verify
+from shuffledp.common.messages.result import Result
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.commands.batch import show_decision
+from shuffledp.deploy.commands.person import show_receipt
+from shuffledp.deploy.results.estimate_table import ResultView
+from shuffledp.deploy.results.ledger import LedgerView
+from shuffledp.deploy.results.result_view import print_estimates, print_result, result_view
+from shuffledp.deploy.sentinels.planting import report
+from shuffledp.deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
+from shuffledp.deploy.tasks import population_budgets, task_view
+from shuffledp.deploy.terminal.console import terminal
+from shuffledp.deploy.terminal.escape import escaped, visible
+from shuffledp.deploy.terminal.tables import print_guarantees
+from shuffledp.protos.shuffledp.v1 import user_agent_pb2
 from tests.support.command_line import shown
 from tests.support.commands import ROOT
 from tests.support.example_tasks import listed

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import SettingsError
-from common.task_digest import TaskDigest
-from deploy.results.export import write_csv, write_parquet
-from deploy.tasks.drafts import TASK_FILES, save_task
-from deploy.terminal.files import all_or_nothing, atomic_output, write
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.deploy.results.export import write_csv, write_parquet
+from shuffledp.deploy.tasks.drafts import TASK_FILES, save_task
+from shuffledp.deploy.terminal.files import all_or_nothing, atomic_output, write
 from tests.support.disks import disk_of
 from tests.support.results import result
 from tests.support.tasks import published
@@ -78,7 +78,7 @@ def test_a_pipe_and_standard_output_are_written_in_place(tmp_path: Path) -> None
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     write(tmp_path / "pipe", "through")
     code = (
-        "from pathlib import Path; from deploy.terminal.files import write;"
+        "from pathlib import Path; from shuffledp.deploy.terminal.files import write;"
         "write(Path('/dev/stdout'), 'out')"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

@@ -9,12 +9,12 @@ from typing import Final
 
 import pytest
 
-from deploy.terminal.interruption import until_stopped
+from shuffledp.deploy.terminal.interruption import until_stopped
 
 _WORKING: Final = """
 import os, signal
-from common.crypto.hpke_pool import worker_pool
-from deploy.terminal.interruption import ended_by_interrupt
+from shuffledp.common.crypto.hpke_pool import worker_pool
+from shuffledp.deploy.terminal.interruption import ended_by_interrupt
 with ended_by_interrupt(), worker_pool(1):
     os.kill(os.getpid(), signal.SIGTERM)
 """

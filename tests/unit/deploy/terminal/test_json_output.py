@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from deploy.terminal.json_output import dumps, print_json
+from shuffledp.deploy.terminal.json_output import dumps, print_json
 
 
 @dataclass

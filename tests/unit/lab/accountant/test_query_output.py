@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from common.errors import AccountingError, UsageError
-from common.mechanisms.reduction import MatchCountReduction
-from deploy.cli import app
-from lab.accountant.query import Query
+from shuffledp.common.errors import AccountingError, UsageError
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.deploy.cli import app
+from shuffledp.lab.accountant.query import Query
 from tests.support.command_line import shown, shown_json
 from tests.support.exhaustive_delta import true_delta
 from tests.support.reference_bounds import delta_lower

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from scipy import special
 
-from common.accounting.amplification import delta_upper, epsilon_upper
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.composition import composed_epsilon
-from common.accounting.conditional import ConditionalDelta, grid_for
-from common.accounting.count_distributions import Binomial, Conditioned, Groups
-from common.accounting.releases import AmplifiedRelease
-from common.accounting.two_items import amplified
-from common.mechanisms.reduction import MatchCountReduction
-from lab.accountant.query import Poisson
-from lab.bounds.attack import epsilon_lower, epsilon_of_rounds
+from shuffledp.common.accounting.amplification import delta_upper, epsilon_upper
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.accounting.composition import composed_epsilon
+from shuffledp.common.accounting.conditional import ConditionalDelta, grid_for
+from shuffledp.common.accounting.count_distributions import Binomial, Conditioned, Groups
+from shuffledp.common.accounting.releases import AmplifiedRelease
+from shuffledp.common.accounting.two_items import amplified
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.lab.accountant.query import Poisson
+from shuffledp.lab.bounds.attack import epsilon_lower, epsilon_of_rounds
 from tests.support.reductions import reduction_for
 from tests.support.reference_bounds import delta_lower
 

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.accounting.amplification import epsilon_upper
-from common.accounting.anonymity_set import AnonymitySet
-from common.mechanisms.reduction import MatchCountReduction
-from lab.bounds.general_blanket import (
+from shuffledp.common.accounting.amplification import epsilon_upper
+from shuffledp.common.accounting.anonymity_set import AnonymitySet
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.lab.bounds.general_blanket import (
     BlanketPair,
     blanket_delta,
     blanket_epsilon,
     laplace_pair,
     rappor_pair,
 )
-from lab.bounds.other_bounds import COMPARED, VariationRatio, compare
-from lab.bounds.randomizers import (
+from shuffledp.lab.bounds.other_bounds import COMPARED, VariationRatio, compare
+from shuffledp.lab.bounds.randomizers import (
     duchi,
     optimized_unary,
     piecewise,

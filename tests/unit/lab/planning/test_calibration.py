@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from lab.planning.calibration import least_noise, log_excess
+from shuffledp.lab.planning.calibration import least_noise, log_excess
 
 _SLACK = 1e-3
 

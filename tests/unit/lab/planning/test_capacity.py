@@ -7,10 +7,10 @@ from typing import Any, Final
 import pytest
 from typer.testing import CliRunner
 
-from common.errors import PlanError
-from deploy.cli import app
-from lab.planning.capacity import COSTS, Demand, Workload, cells, cost, predict
-from lab.planning.opening_time import measure_opening_seconds
+from shuffledp.common.errors import PlanError
+from shuffledp.deploy.cli import app
+from shuffledp.lab.planning.capacity import COSTS, Demand, Workload, cells, cost, predict
+from shuffledp.lab.planning.opening_time import measure_opening_seconds
 from tests.support.command_line import shown, shown_json
 from tests.support.tasks import published
 

@@ -7,12 +7,12 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.messages.result import Figures
-from common.protocols import Kind
-from common.task.draft import NumberDraft
-from lab.planning.calibration import gaussian_mu
-from lab.planning.central_gaussian import gaussian_mse
-from lab.planning.requirements import Requirements
+from shuffledp.common.messages.result import Figures
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.draft import NumberDraft
+from shuffledp.lab.planning.calibration import gaussian_mu
+from shuffledp.lab.planning.central_gaussian import gaussian_mse
+from shuffledp.lab.planning.requirements import Requirements
 
 _HOURS: Final = {"draft_fields": {"numbers": NumberDraft(low=0.0, high=24.0)}}
 

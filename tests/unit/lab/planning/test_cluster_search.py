@@ -6,13 +6,13 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.accounting.cluster_noise import _plans
-from common.errors import PlanError
-from common.task.cluster_dummies import ClusterDummies
-from lab.planning import cluster_search
-from lab.planning.calibration import gaussian_mu
-from lab.planning.cluster_law import poisson_delta, shipped_laws
-from lab.planning.cluster_search import (
+from shuffledp.common.accounting.cluster_noise import _plans
+from shuffledp.common.errors import PlanError
+from shuffledp.common.task.cluster_dummies import ClusterDummies
+from shuffledp.lab.planning import cluster_search
+from shuffledp.lab.planning.calibration import gaussian_mu
+from shuffledp.lab.planning.cluster_law import poisson_delta, shipped_laws
+from shuffledp.lab.planning.cluster_search import (
     ClusterTarget,
     cluster_release,
     cluster_specs,

@@ -6,11 +6,11 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from analyzer.finalize import mixture_of
-from common.mechanisms.covariance import ShareCovariance
-from common.mechanisms.support import SupportCounting
-from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
-from lab.planning.design import ItemDesign
+from shuffledp.analyzer.finalize import mixture_of
+from shuffledp.common.mechanisms.covariance import ShareCovariance
+from shuffledp.common.mechanisms.support import SupportCounting
+from shuffledp.common.task.shuffler_spec import GeometricNoise, ShufflerSpec
+from shuffledp.lab.planning.design import ItemDesign
 from tests.support.requirements import small_requirements
 
 _NOISE: Final = ShufflerSpec(

@@ -8,19 +8,19 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.accounting.claims import check_central_claim
-from common.errors import PlanError
-from common.mechanisms.base import Mixture
-from common.mechanisms.numeric.digits import Digits
-from common.mechanisms.registry import mean_mechanism_of
-from common.task.draft import NumberDraft
-from common.task.named_dummies import ViewDummies
-from common.task.uniform_dummies import averaging
-from lab.planning.digit_design import Radices, RadixSearch, design_of, digit_design
-from lab.planning.ordered_design import quantiles_beside
-from lab.planning.planner import plan
-from lab.planning.requirements import Requirements
-from lab.planning.value_design import value_design
+from shuffledp.common.accounting.claims import check_central_claim
+from shuffledp.common.errors import PlanError
+from shuffledp.common.mechanisms.base import Mixture
+from shuffledp.common.mechanisms.numeric.digits import Digits
+from shuffledp.common.mechanisms.registry import mean_mechanism_of
+from shuffledp.common.task.draft import NumberDraft
+from shuffledp.common.task.named_dummies import ViewDummies
+from shuffledp.common.task.uniform_dummies import averaging
+from shuffledp.lab.planning.digit_design import Radices, RadixSearch, design_of, digit_design
+from shuffledp.lab.planning.ordered_design import quantiles_beside
+from shuffledp.lab.planning.planner import plan
+from shuffledp.lab.planning.requirements import Requirements
+from shuffledp.lab.planning.value_design import value_design
 from tests.support.requirements import ratio_of_mean, value_requirements
 
 _SETTINGS: Final = ((10_000, 0.1), (10_000, 1.0), (100_000, 0.1), (100_000, 1.0))

@@ -7,16 +7,16 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.accounting.claims import check_central_claim, check_coalition_claim
-from common.accounting.composition import composed_epsilon
-from common.accounting.item_noise import ItemNoiseRelease
-from common.errors import PlanError
-from common.task.shuffler_spec import ShufflerSpec
-from lab.planning.digit_design import loads_of
-from lab.planning.digit_noise import noisy_digit_design
-from lab.planning.planner import plan
-from lab.planning.requirements import Requirements
-from lab.planning.shuffler_noise import geometric_spec
+from shuffledp.common.accounting.claims import check_central_claim, check_coalition_claim
+from shuffledp.common.accounting.composition import composed_epsilon
+from shuffledp.common.accounting.item_noise import ItemNoiseRelease
+from shuffledp.common.errors import PlanError
+from shuffledp.common.task.shuffler_spec import ShufflerSpec
+from shuffledp.lab.planning.digit_design import loads_of
+from shuffledp.lab.planning.digit_noise import noisy_digit_design
+from shuffledp.lab.planning.planner import plan
+from shuffledp.lab.planning.requirements import Requirements
+from shuffledp.lab.planning.shuffler_noise import geometric_spec
 from tests.support.requirements import ratio_of_mean, value_requirements
 
 _SETTINGS: Final = ((10_000, 0.1), (10_000, 1.0), (100_000, 0.1), (100_000, 1.0))

@@ -7,16 +7,16 @@ from typing import Final
 import numpy as np
 import pytest
 
-from common.accounting.composition import _release_curve
-from common.errors import PlanError
-from common.mechanisms.base import Mixture
-from common.mechanisms.covariance import ShareCovariance
-from common.mechanisms.hierarchy import Hierarchy
-from common.mechanisms.registry import mechanism_of
-from common.task.domain_spec import BreakdownSpec, EdgesSpec
-from lab.planning.ordered_design import hierarchy_design, ordered_design, ordered_designs
-from lab.planning.planner import plan
-from lab.planning.requirements import Requirements
+from shuffledp.common.accounting.composition import _release_curve
+from shuffledp.common.errors import PlanError
+from shuffledp.common.mechanisms.base import Mixture
+from shuffledp.common.mechanisms.covariance import ShareCovariance
+from shuffledp.common.mechanisms.hierarchy import Hierarchy
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.task.domain_spec import BreakdownSpec, EdgesSpec
+from shuffledp.lab.planning.ordered_design import hierarchy_design, ordered_design, ordered_designs
+from shuffledp.lab.planning.planner import plan
+from shuffledp.lab.planning.requirements import Requirements
 
 _BUCKETS: Final = 16
 _TARGET: Final = Requirements(
@@ -106,7 +106,7 @@ def test_a_hierarchy_is_planned_although_no_flat_design_keeps_the_caps(
     def none_allowed(*_: object) -> None:
         raise PlanError("the influence cap is 1")
 
-    monkeypatch.setattr("lab.planning.ordered_design.search_protocols", none_allowed)
+    monkeypatch.setattr("shuffledp.lab.planning.ordered_design.search_protocols", none_allowed)
     designs, left_out = ordered_designs(_TARGET, lambda _: None)
 
     assert ["hierarchy"] == [design.protocol for design in designs]

@@ -12,18 +12,19 @@ from typing import Any, Final
 
 import pytest
 
-from analyzer.task_builder import complete
-from common.accounting.guarantees import claimed_guarantee
-from common.errors import PlanError, SettingsError, TaskError, UsageError
-from common.messages.guarantee import rounded_up
-from common.protocols import Kind
-from common.task.draft import NumberDraft, PairDraft
-from common.task.task import Task
-from deploy.tasks import drafts as draft_file
-from deploy.terminal.json_output import dumps
-from lab.planning.central_gaussian import gaussian_mse
-from lab.planning.plan_view import default_local_cap, draft, least_sentence, show, to_json
-from lab.planning.planner import Plan, family_of, plan
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.common.accounting.guarantees import claimed_guarantee
+from shuffledp.common.errors import PlanError, SettingsError, TaskError, UsageError
+from shuffledp.common.messages.guarantee import rounded_up
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.draft import NumberDraft, PairDraft
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.tasks import drafts as draft_file
+from shuffledp.deploy.terminal.json_output import dumps
+from shuffledp.lab.planning.central_gaussian import gaussian_mse
+from shuffledp.lab.planning.plan_view import default_local_cap, draft, least_sentence, show, to_json
+from shuffledp.lab.planning.planner import Plan, family_of, plan
+from shuffledp.user_agent.policy import Claim, composed_total
 from tests.support.command_line import shown, shown_json
 from tests.support.kind_tasks import NOISY_KINDS, noisy_protocols
 from tests.support.printing import printed
@@ -32,7 +33,6 @@ from tests.support.requirements import (
     small_requirements,
     value_requirements,
 )
-from user_agent.policy import Claim, composed_total
 
 _ITEMS: Final = ["--users", "50000", "--domain-size", "5000", "--central-epsilon", "0.5"]
 _MEAN: Final = ["--task-kind", "mean", "--users", "5000", "--central-epsilon", "0.5"]

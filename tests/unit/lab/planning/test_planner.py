@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from common.accounting.amplification import delta_upper
-from common.accounting.composition import composed_epsilon
-from common.accounting.releases import AmplifiedRelease
-from common.mechanisms.hashing.local_hashing import fields
-from common.messages.guarantee import sum_upper
-from lab.planning.design import Design, ItemDesign
-from lab.planning.planner import Plan, plan
-from lab.planning.requirements import Requirements
+from shuffledp.common.accounting.amplification import delta_upper
+from shuffledp.common.accounting.composition import composed_epsilon
+from shuffledp.common.accounting.releases import AmplifiedRelease
+from shuffledp.common.mechanisms.hashing.local_hashing import fields
+from shuffledp.common.messages.guarantee import sum_upper
+from shuffledp.lab.planning.design import Design, ItemDesign
+from shuffledp.lab.planning.planner import Plan, plan
+from shuffledp.lab.planning.requirements import Requirements
 from tests.support.requirements import planned_items, reduction_of, small_requirements
 
 _BEYOND_THE_REFERENCE: Final = 1.03

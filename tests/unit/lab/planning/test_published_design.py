@@ -5,13 +5,13 @@ from typing import Any, Final
 
 import pytest
 
-from common.accounting.published import PUBLISHED, BoundSetting
-from common.errors import BoundRangeError, PlanError
-from common.mechanisms.hashing.local_hashing import optimal_buckets
-from common.protocols import PROTOCOLS
-from lab.planning.design import ItemDesign
-from lab.planning.published_design import published_design
-from lab.planning.requirements import Requirements
+from shuffledp.common.accounting.published import PUBLISHED, BoundSetting
+from shuffledp.common.errors import BoundRangeError, PlanError
+from shuffledp.common.mechanisms.hashing.local_hashing import optimal_buckets
+from shuffledp.common.protocols import PROTOCOLS
+from shuffledp.lab.planning.design import ItemDesign
+from shuffledp.lab.planning.published_design import published_design
+from shuffledp.lab.planning.requirements import Requirements
 from tests.support.requirements import amplified_requirements, reduction_of
 
 _CITIES: Final = {"n_users": 602_325, "domain_size": 915}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from common.errors import PlanError, UsageError
-from lab.planning.planner import plan
+from shuffledp.common.errors import PlanError, UsageError
+from shuffledp.lab.planning.planner import plan
 from tests.support.requirements import small_requirements
 
 

@@ -4,13 +4,13 @@ from typing import Final
 
 import pytest
 
-from common.accounting.composition import composed_epsilon
-from common.accounting.count_distributions import Binomial
-from common.accounting.item_noise import ItemNoiseRelease
-from common.errors import AccountingError
-from common.task.shuffler_spec import GeometricNoise, ItemNoise, ShufflerSpec, SummedNoise
-from lab.planning.design import ItemDesign
-from lab.planning.shuffler_noise import (
+from shuffledp.common.accounting.composition import composed_epsilon
+from shuffledp.common.accounting.count_distributions import Binomial
+from shuffledp.common.accounting.item_noise import ItemNoiseRelease
+from shuffledp.common.errors import AccountingError
+from shuffledp.common.task.shuffler_spec import GeometricNoise, ItemNoise, ShufflerSpec, SummedNoise
+from shuffledp.lab.planning.design import ItemDesign
+from shuffledp.lab.planning.shuffler_noise import (
     binomial_trials,
     geometric_spec,
     published_sageo_spec,

@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from common.accounting.guarantees import guarantees_under
-from common.errors import PlanError
-from common.task.cluster_dummies import ClusterDummies
-from lab.planning.signed_design import signed_designs
+from shuffledp.common.accounting.guarantees import guarantees_under
+from shuffledp.common.errors import PlanError
+from shuffledp.common.task.cluster_dummies import ClusterDummies
+from shuffledp.lab.planning.signed_design import signed_designs
 from tests.support.requirements import reduction_of, small_requirements
 
 

@@ -8,17 +8,17 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.accounting.guarantees import central_epsilon, claimed_release
-from common.errors import PlanError, TaskError
-from common.mechanisms.tables import Tables
-from common.runtime.clock import SystemClock
-from deploy.tasks import drafts, task_view
-from deploy.tasks.value_parser import parse_tables
-from lab.planning import plan_view
-from lab.planning.planner import plan
-from lab.planning.requirements import UNUSED_KEY, Requirements
-from lab.planning.shuffler_noise import RELAY_KEY
-from lab.planning.table_design import gaussian_tables_mse, table_design
+from shuffledp.common.accounting.guarantees import central_epsilon, claimed_release
+from shuffledp.common.errors import PlanError, TaskError
+from shuffledp.common.mechanisms.tables import Tables
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.deploy.tasks import drafts, task_view
+from shuffledp.deploy.tasks.value_parser import parse_tables
+from shuffledp.lab.planning import plan_view
+from shuffledp.lab.planning.planner import plan
+from shuffledp.lab.planning.requirements import UNUSED_KEY, Requirements
+from shuffledp.lab.planning.shuffler_noise import RELAY_KEY
+from shuffledp.lab.planning.table_design import gaussian_tables_mse, table_design
 
 
 def _target(

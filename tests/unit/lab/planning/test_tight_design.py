@@ -2,14 +2,14 @@ from typing import Any, Final
 
 import pytest
 
-from common.accounting.guarantees import central_epsilon
-from common.errors import PlanError
-from common.protocols import PROTOCOLS, protocols_of
-from lab.planning import search
-from lab.planning.calibration import gaussian_mu
-from lab.planning.requirements import Requirements
-from lab.planning.search import search_protocols, tight_design
-from lab.planning.shuffler_noise import shuffler_design, shuffler_designs
+from shuffledp.common.accounting.guarantees import central_epsilon
+from shuffledp.common.errors import PlanError
+from shuffledp.common.protocols import PROTOCOLS, protocols_of
+from shuffledp.lab.planning import search
+from shuffledp.lab.planning.calibration import gaussian_mu
+from shuffledp.lab.planning.requirements import Requirements
+from shuffledp.lab.planning.search import search_protocols, tight_design
+from shuffledp.lab.planning.shuffler_noise import shuffler_design, shuffler_designs
 from tests.support.requirements import amplified_requirements
 
 _CITIES: Final = {"n_users": 602_325, "domain_size": 915}

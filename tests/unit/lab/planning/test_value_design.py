@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.errors import PlanError, TaskError
-from common.mechanisms.registry import mean_mechanism_of, randomizer_of
-from common.protocols import Kind, protocol_named
-from common.task.draft import NumberDraft, TextDraft
-from common.task.spec_forms import spec_as
-from common.task.specs import RapporSpec
-from lab.planning.planner import Plan, plan
-from lab.planning.value_design import ValueDesign, predicted_mse, value_design
+from shuffledp.common.errors import PlanError, TaskError
+from shuffledp.common.mechanisms.registry import mean_mechanism_of, randomizer_of
+from shuffledp.common.protocols import Kind, protocol_named
+from shuffledp.common.task.draft import NumberDraft, TextDraft
+from shuffledp.common.task.spec_forms import spec_as
+from shuffledp.common.task.specs import RapporSpec
+from shuffledp.lab.planning.planner import Plan, plan
+from shuffledp.lab.planning.value_design import ValueDesign, predicted_mse, value_design
 from tests.support.kind_tasks import NOISY_KINDS, noisy_protocols
 from tests.support.requirements import planned_value_design, value_requirements
 

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from common.mechanisms.base import Vector
-from common.messages.result import Histogram
-from lab.simulate.accuracy import Summary, histogram_errors, prefix_errors
+from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.messages.result import Histogram
+from shuffledp.lab.simulate.accuracy import Summary, histogram_errors, prefix_errors
 
 
 def _histogram(frequencies: Vector, refined: Vector) -> Histogram:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.accounting.epsilon_search import gaussian_delta
-from lab.simulate.baselines import (
+from shuffledp.common.accounting.epsilon_search import gaussian_delta
+from shuffledp.lab.simulate.baselines import (
     central_errors_of_items,
     central_errors_of_means,
     central_errors_of_texts,

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from analyzer.finalize import mixture_of
-from common.mechanisms.registry import mechanism_of
-from common.mechanisms.support import SupportCounting
-from common.task.domain_spec import EdgesSpec
-from common.task.dummies import EXTRA_WEIGHT_SUM
-from common.task.named_dummies import ItemDummies
-from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, GeometricNoise, ShufflerSpec
-from common.task.task import Task
-from common.task.uniform_dummies import NegativeBinomialDummies
-from lab.planning.shuffler_noise import shuffler_design
-from lab.simulate.collection import (
+from shuffledp.analyzer.finalize import mixture_of
+from shuffledp.common.mechanisms.registry import mechanism_of
+from shuffledp.common.mechanisms.support import SupportCounting
+from shuffledp.common.task.domain_spec import EdgesSpec
+from shuffledp.common.task.dummies import EXTRA_WEIGHT_SUM
+from shuffledp.common.task.named_dummies import ItemDummies
+from shuffledp.common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, GeometricNoise, ShufflerSpec
+from shuffledp.common.task.task import Task
+from shuffledp.common.task.uniform_dummies import NegativeBinomialDummies
+from shuffledp.lab.planning.shuffler_noise import shuffler_design
+from shuffledp.lab.simulate.collection import (
     ONE_BY_ONE,
     collect,
     estimate_histogram,

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from common.errors import ShuffleDpError
+from shuffledp.common.errors import ShuffleDpError
 from tests.support.command_line import run_command, shown, shown_json
 
 _SMALL: Final = (

@@ -8,11 +8,11 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from lab.simulate.experiments import key_value, projection, rappor
-from lab.simulate.experiments.catalogue import EXPERIMENTS
-from lab.simulate.experiments.key_value import KeyValueExperiment
-from lab.simulate.experiments.projection import VectorSetting
-from lab.simulate.table import show_report
+from shuffledp.lab.simulate.experiments import key_value, projection, rappor
+from shuffledp.lab.simulate.experiments.catalogue import EXPERIMENTS
+from shuffledp.lab.simulate.experiments.key_value import KeyValueExperiment
+from shuffledp.lab.simulate.experiments.projection import VectorSetting
+from shuffledp.lab.simulate.table import show_report
 from tests.support.commands import ROOT, help_text
 from tests.support.printing import printed
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import SettingsError
-from lab.simulate.plot import comparison, draw
+from shuffledp.common.errors import SettingsError
+from shuffledp.lab.simulate.plot import comparison, draw
 from tests.support.simulated_rows import REFUSED, row
 
 _CENTRAL = {"laplace_mse": 1e-7, "gaussian_mse": 2e-7}

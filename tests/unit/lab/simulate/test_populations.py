@@ -9,17 +9,17 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.errors import UsageError
-from common.messages.submission import Value
-from common.protocols import Kind, protocol_named
-from deploy.datasets.sample_people import SamplePeople, people_of, sample_people
-from deploy.datasets.sources import Dataset, dataset
-from deploy.terminal.json_output import dumps
-from lab.simulate.baselines import central_errors_of_items, central_errors_of_texts
-from lab.simulate.populations import Population
-from lab.simulate.sweep import Sweep, run
-from lab.simulate.sweep_row import SweepRow
-from lab.simulate.table import show
+from shuffledp.common.errors import UsageError
+from shuffledp.common.messages.submission import Value
+from shuffledp.common.protocols import Kind, protocol_named
+from shuffledp.deploy.datasets.sample_people import SamplePeople, people_of, sample_people
+from shuffledp.deploy.datasets.sources import Dataset, dataset
+from shuffledp.deploy.terminal.json_output import dumps
+from shuffledp.lab.simulate.baselines import central_errors_of_items, central_errors_of_texts
+from shuffledp.lab.simulate.populations import Population
+from shuffledp.lab.simulate.sweep import Sweep, run
+from shuffledp.lab.simulate.sweep_row import SweepRow
+from shuffledp.lab.simulate.table import show
 from tests.support.kind_tasks import OTHER_KINDS, kind_task
 from tests.support.printing import printed
 

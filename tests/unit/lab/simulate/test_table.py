@@ -8,10 +8,10 @@ from typing import Final
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from common.messages.guarantee import rounded_up
-from lab.planning.shuffler_noise import shuffler_design
-from lab.simulate.sweep_row import Accounting
-from lab.simulate.table import as_csv, remarks, show
+from shuffledp.common.messages.guarantee import rounded_up
+from shuffledp.lab.planning.shuffler_noise import shuffler_design
+from shuffledp.lab.simulate.sweep_row import Accounting
+from shuffledp.lab.simulate.table import as_csv, remarks, show
 from tests.support.changed_tasks import changed
 from tests.support.printing import printed
 from tests.support.requirements import small_requirements

@@ -6,13 +6,13 @@ from typing import Final, NoReturn
 
 import pytest
 
-from common.crypto.key_ring import DAY
-from common.crypto.signing import SigningIdentity
-from common.errors import PeerError, PeerRefusalError, ProofError, StorageError, TaskError
-from common.messages.batch import BatchState
-from common.messages.inclusion_proof import BatchCommitment
-from common.task_digest import TaskDigest
-from shuffler.delivery_client import NextHop, ReceivingParty
+from shuffledp.common.crypto.key_ring import DAY
+from shuffledp.common.crypto.signing import SigningIdentity
+from shuffledp.common.errors import PeerError, PeerRefusalError, ProofError, StorageError, TaskError
+from shuffledp.common.messages.batch import BatchState
+from shuffledp.common.messages.inclusion_proof import BatchCommitment
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.shuffler.delivery_client import NextHop, ReceivingParty
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.chains import RELAY
 from tests.support.keys import SHUFFLER

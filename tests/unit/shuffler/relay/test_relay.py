@@ -14,16 +14,16 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from audit.harness.party_cores import chunks_of, part_header, parts_of
-from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, layer_context
-from common.crypto.key_ring import DAY
-from common.crypto.signing import (
+from shuffledp.audit.harness.party_cores import chunks_of, part_header, parts_of
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, layer_context
+from shuffledp.common.crypto.key_ring import DAY
+from shuffledp.common.crypto.signing import (
     KeyUse,
     check_key,
     end_of_validity,
     split_key,
 )
-from common.errors import (
+from shuffledp.common.errors import (
     BatchStateError,
     ConflictError,
     ProofError,
@@ -34,17 +34,17 @@ from common.errors import (
     UnknownTaskError,
     WireError,
 )
-from common.messages.batch import BatchId, BatchManifest, BatchState
-from common.messages.inclusion_proof import leaves_of, tree_over
-from common.receiving import delivery_table
-from common.runtime.key_store import KeyStore
-from common.runtime.state_directory import StateDirectory
-from common.task.task import Task
-from common.wire.jobs import job_from_wire, job_to_wire
-from shuffler.relay.layer_jobs import RelayJob
-from shuffler.server import publish_keys
-from shuffler.settings import ShufflerSettings
-from shuffler.storage.submission_store import StoredBatch
+from shuffledp.common.messages.batch import BatchId, BatchManifest, BatchState
+from shuffledp.common.messages.inclusion_proof import leaves_of, tree_over
+from shuffledp.common.receiving import delivery_table
+from shuffledp.common.runtime.key_store import KeyStore
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.task.task import Task
+from shuffledp.common.wire.jobs import job_from_wire, job_to_wire
+from shuffledp.shuffler.relay.layer_jobs import RelayJob
+from shuffledp.shuffler.server import publish_keys
+from shuffledp.shuffler.settings import ShufflerSettings
+from shuffledp.shuffler.storage.submission_store import StoredBatch
 from tests.support.chains import FLANKS, RELAY, chain
 from tests.support.keys import SHUFFLER, signed_key
 from tests.support.relays import (
@@ -77,7 +77,7 @@ async def relay(tmp_path: Path) -> AsyncIterator[Relay]:
 @pytest.fixture
 async def quiet(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> Relay:
     """A started relay that adds no noise."""
-    monkeypatch.setattr("shuffler.shuffle_job._draw_dummies", _draw_none)
+    monkeypatch.setattr("shuffledp.shuffler.shuffle_job._draw_dummies", _draw_none)
     return relay
 
 
@@ -123,7 +123,9 @@ async def test_junk_and_repeats_are_dropped_and_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Other layers, random bytes, equal layers or reports inside; once, although a disk fails."""
-    monkeypatch.setattr("common.receiving.received_job._SLICE_REPORTS", 50)  # in many openings
+    monkeypatch.setattr(
+        "shuffledp.common.receiving.received_job._SLICE_REPORTS", 50
+    )  # in many openings
     size, context = len(layers[0]), layer_context(_DIGEST, 1)
     inside = RELAY_KEY.open(layers[0], context)
     seal = RELAY_KEY.public_key().sealer(context)
@@ -363,7 +365,7 @@ async def test_every_order_of_reports_is_equally_likely(
 
     A chi-square test, scaled as places of one order depend, which fails by chance with 1e-9.
     """
-    monkeypatch.setattr("shuffler.shuffle_job._draw_dummies", _draw_none)
+    monkeypatch.setattr("shuffledp.shuffler.shuffle_job._draw_dummies", _draw_none)
     few = published(**chain(relay_key=RELAY_KEY), domain_size=3, n_min=1, target_size=5)
     relay, rng, seen = Relay(tmp_path / "relay", few), np.random.default_rng(4), np.zeros((84, 3))
     await relay.start()

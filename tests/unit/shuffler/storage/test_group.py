@@ -3,18 +3,18 @@ import pickle
 import numpy as np
 import pytest
 
-from common.crypto.batch_key import BatchKey
-from common.crypto.hpke import split_every
-from common.errors import DamagedStorageError
-from common.messages.submission import Outcome
-from shuffler.storage.group import (
+from shuffledp.common.crypto.batch_key import BatchKey
+from shuffledp.common.crypto.hpke import split_every
+from shuffledp.common.errors import DamagedStorageError
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.shuffler.storage.group import (
     Group,
     form_group,
     merge_small,
     open_group,
     open_tags,
 )
-from shuffler.storage.submissions import Deduplication
+from shuffledp.shuffler.storage.submissions import Deduplication
 
 _KEY = BatchKey(bytes(range(32)))
 _SUBMISSIONS = [bytes([number]) * (76 + 60 * (number % 3)) for number in range(20)]

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from common.errors import SettingsError
-from common.runtime.clock import SystemClock
-from common.runtime.metrics import ProcessMetrics
-from shuffler.metrics import METRICS
-from shuffler.settings import ShufflerSettings
-from shuffler.storage.open_store import open_store
-from shuffler.storage.postgres_store import PostgresStore
-from shuffler.storage.sqlite_store import SqliteStore
+from shuffledp.common.errors import SettingsError
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.metrics import ProcessMetrics
+from shuffledp.shuffler.metrics import METRICS
+from shuffledp.shuffler.settings import ShufflerSettings
+from shuffledp.shuffler.storage.open_store import open_store
+from shuffledp.shuffler.storage.postgres_store import PostgresStore
+from shuffledp.shuffler.storage.sqlite_store import SqliteStore
 from tests.support.postgres import PostgresServer
 
 
@@ -36,7 +36,7 @@ def test_the_settings_choose_the_store(tmp_path: Path, postgres: PostgresServer)
 
 def test_a_missing_driver_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver is an extra of the package."""
-    monkeypatch.setitem(sys.modules, "shuffler.storage.postgres_store", None)
+    monkeypatch.setitem(sys.modules, "shuffledp.shuffler.storage.postgres_store", None)
     clock = SystemClock()
     settings = _settings(tmp_path, store="postgresql://host/name")
     with pytest.raises(SettingsError, match=r"install shuffledp\[scale\]"):

@@ -11,12 +11,12 @@ import numpy as np
 import psycopg
 import pytest
 
-from audit.harness.clock import ManualClock
-from common.crypto.signing import SignedTask
-from common.errors import SettingsError, StorageError
-from common.messages.batch import BatchId, BatchState
-from common.messages.submission import Outcome
-from shuffler.storage.postgres_store import PostgresStore
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.crypto.signing import SignedTask
+from shuffledp.common.errors import SettingsError, StorageError
+from shuffledp.common.messages.batch import BatchId, BatchState
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.shuffler.storage.postgres_store import PostgresStore
 from tests.support.postgres import PostgresServer, postgres_server
 from tests.support.stores import BATCH, SIGNED, append, postgres_store, stored, submission, users
 from tests.support.tasks import published

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.errors import DamagedStorageError
-from common.messages.submission import Outcome
-from shuffler.storage.group import open_tags
-from shuffler.storage.sqlite_store import SqliteStore
+from shuffledp.common.errors import DamagedStorageError
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.shuffler.storage.group import open_tags
+from shuffledp.shuffler.storage.sqlite_store import SqliteStore
 from tests.support.stores import BATCH, KEY, SIGNED, append, sqlite_store, stored, submission, users
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import BatchStateError, UnknownTaskError
-from common.messages.batch import BatchId, BatchState
-from common.messages.submission import Outcome
-from common.task_digest import TaskDigest
-from shuffler.storage.group import Arrival, form_group, open_group
-from shuffler.storage.submission_store import SubmissionStore
+from shuffledp.common.errors import BatchStateError, UnknownTaskError
+from shuffledp.common.messages.batch import BatchId, BatchState
+from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.task_digest import TaskDigest
+from shuffledp.shuffler.storage.group import Arrival, form_group, open_group
+from shuffledp.shuffler.storage.submission_store import SubmissionStore
 from tests.support.postgres import PostgresServer
 from tests.support.stores import (
     BATCH,

@@ -10,41 +10,41 @@ from typing import Any, Final, Self
 import psutil
 import pytest
 
-from analyzer import registry
-from analyzer.storage import log_table
-from analyzer.task_builder import complete
-from analyzer.witness_client import RemoteWitness
-from audit.harness.clock import ManualClock
-from common.crypto.signing import SignedTask, SigningIdentity
-from common.errors import PolicyError, ProofError, SettingsError, TaskError, WireError
-from common.runtime.state_directory import StateDirectory
-from common.runtime.witness_service import CHECKING, PLAIN, CosignedHead
-from common.task.task import Task
-from common.transparency.checkpoint import (
+from shuffledp.analyzer import registry
+from shuffledp.analyzer.storage import log_table
+from shuffledp.analyzer.task_builder import complete
+from shuffledp.analyzer.witness_client import RemoteWitness
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.crypto.signing import SignedTask, SigningIdentity
+from shuffledp.common.errors import PolicyError, ProofError, SettingsError, TaskError, WireError
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.witness_service import CHECKING, PLAIN, CosignedHead
+from shuffledp.common.task.task import Task
+from shuffledp.common.transparency.checkpoint import (
     Checkpoint,
     NoteKey,
     NoteSignature,
     SignedCheckpoint,
     log_key,
 )
-from common.transparency.growth import MAX_ADDED, Growth, joined_root
-from common.transparency.log import EntryKind, LogEntry
-from common.transparency.merkle import LogTree, leaf_hash
-from common.wire.added_entries import growth_from_wire, growth_to_wire
-from common.wire.tasks import signed_task_to_wire
-from common.wire.transparency import cosignature_from_wire
-from protos.shuffledp.v1 import log_pb2
+from shuffledp.common.transparency.growth import MAX_ADDED, Growth, joined_root
+from shuffledp.common.transparency.log import EntryKind, LogEntry
+from shuffledp.common.transparency.merkle import LogTree, leaf_hash
+from shuffledp.common.wire.added_entries import growth_from_wire, growth_to_wire
+from shuffledp.common.wire.tasks import signed_task_to_wire
+from shuffledp.common.wire.transparency import cosignature_from_wire
+from shuffledp.protos.shuffledp.v1 import log_pb2
+from shuffledp.witness.checking import server, task_checks
+from shuffledp.witness.checking.check_process import refusal
+from shuffledp.witness.checking.servicer import CheckingServicer
+from shuffledp.witness.checking.task_checks import Reason, TaskChecks
+from shuffledp.witness.settings import CheckingWitnessSettings
 from tests.benchmarks import bench_claims
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.changed_tasks import changed
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.protocol_tasks import protocol_task
 from tests.support.transparency import LOG_IDENTITY, NOW
-from witness.checking import server, task_checks
-from witness.checking.check_process import refusal
-from witness.checking.servicer import CheckingServicer
-from witness.checking.task_checks import Reason, TaskChecks
-from witness.settings import CheckingWitnessSettings
 
 _PUBLIC: Final = LOG_IDENTITY.public_identity()
 
@@ -419,7 +419,7 @@ async def test_the_dearest_tasks_are_checked_in_half_of_the_memory(
     """Libraries, which need most of it, may grow."""
     half = "(check._MEMORY // 2, check._MEMORY // 2)"
     program = (
-        "import resource, sys, witness.checking.check_process as check\n"
+        "import resource, sys, shuffledp.witness.checking.check_process as check\n"
         f"resource.setrlimit(resource.RLIMIT_AS, {half})\n"
         "check.refusal(sys.stdin.buffer.read())\n"
     )

@@ -4,16 +4,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.errors import TaskError, ValueRangeError
-from common.mechanisms.base import is_null
-from common.mechanisms.discovery.prefix_hashing import (
+from shuffledp.common.errors import TaskError, ValueRangeError
+from shuffledp.common.mechanisms.base import is_null
+from shuffledp.common.mechanisms.discovery.prefix_hashing import (
     PrefixHashing,
     best_buckets,
     code_of,
     elements_of,
 )
-from common.mechanisms.weights import ResponseWeights
-from common.task.draft import OpenDraft
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.task.draft import OpenDraft
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
 _SMALL = PrefixHashing(3, ((0, -1), (0, 1), (1, 2)), _3_TO_1)

@@ -3,19 +3,19 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.mechanisms.base import Reports
-from common.mechanisms.discovery.prefix_hashing import PrefixHashing, elements_of
-from common.mechanisms.discovery.prefix_search import (
+from shuffledp.common.mechanisms.base import Reports
+from shuffledp.common.mechanisms.discovery.prefix_hashing import PrefixHashing, elements_of
+from shuffledp.common.mechanisms.discovery.prefix_search import (
     critical_count,
     find_codes,
     next_counts,
     sure_share,
     usable,
 )
-from common.mechanisms.weights import ResponseWeights
-from common.messages.result import FoundValues
-from common.task.draft import OpenDraft
-from lab.planning.value_design import planned_share
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.messages.result import FoundValues
+from shuffledp.common.task.draft import OpenDraft
+from shuffledp.lab.planning.value_design import planned_share
 
 _FOUR = ((0, 1, -1, -1), (0, 1, 2, -1), (0, 1, 2, 3))
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from common.mechanisms.discovery.prefix_hashing import PrefixHashing, code_of, elements_of
-from common.mechanisms.discovery.prefix_search import _best_texts, spell
-from common.task.draft import OpenDraft
-from lab.planning.value_design import planned_share
+from shuffledp.common.mechanisms.discovery.prefix_hashing import PrefixHashing, code_of, elements_of
+from shuffledp.common.mechanisms.discovery.prefix_search import _best_texts, spell
+from shuffledp.common.task.draft import OpenDraft
+from shuffledp.lab.planning.value_design import planned_share
 
 
 def _held(

@@ -3,8 +3,8 @@ import itertools
 import numpy as np
 import pytest
 
-from common.errors import TaskError
-from common.mechanisms.hashing.finite_field import HashFamily
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.hashing.finite_field import HashFamily
 
 _FIELDS = [(2, 3), (3, 2), (3, 3), (5, 2), (7, 2)]
 

@@ -4,15 +4,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.errors import TaskError
-from common.mechanisms.hashing.finite_field import HashFamily
-from common.mechanisms.hashing.local_hashing import (
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.hashing.finite_field import HashFamily
+from shuffledp.common.mechanisms.hashing.local_hashing import (
     LocalHashing,
     Placement,
     family_for,
     optimal_buckets,
 )
-from common.mechanisms.weights import ResponseWeights
+from shuffledp.common.mechanisms.weights import ResponseWeights
 from tests.support.vectors import vectors
 
 

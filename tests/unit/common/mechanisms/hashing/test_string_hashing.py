@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.mechanisms.hashing.string_hashing import StringHashing, bucket_of
-from common.mechanisms.weights import ResponseWeights
+from shuffledp.common.mechanisms.hashing.string_hashing import StringHashing, bucket_of
+from shuffledp.common.mechanisms.weights import ResponseWeights
 from tests.support.vectors import vectors
 
 _NAMES: Final = ("Genève", "Genf", "Ginevra", "", "x" * 200)

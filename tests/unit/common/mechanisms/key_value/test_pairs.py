@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.errors import ValueRangeError
-from common.mechanisms.key_value.pairs import Pairs
+from shuffledp.common.errors import ValueRangeError
+from shuffledp.common.mechanisms.key_value.pairs import Pairs
 
 _NAN = math.nan
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import TaskError, ValueRangeError
-from common.mechanisms.key_value.pairs import Pairs
-from common.mechanisms.key_value.privkv import STEPS, PrivKv
-from common.mechanisms.weights import ResponseWeights
-from common.task.draft import PairDraft
-from common.task.specs import KeyValueSpec
+from shuffledp.common.errors import TaskError, ValueRangeError
+from shuffledp.common.mechanisms.key_value.pairs import Pairs
+from shuffledp.common.mechanisms.key_value.privkv import STEPS, PrivKv
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.task.draft import PairDraft
+from shuffledp.common.task.specs import KeyValueSpec
 from tests.support.exhaustive_delta import pair_distribution
 from tests.support.mechanisms import Scripted
 from tests.support.tasks import published

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from common.errors import TaskError
-from common.mechanisms.numeric.coded_number import CodedNumber, Duchi
-from common.mechanisms.numeric.number import FRACTION_BITS, to_grid, to_unit
-from common.mechanisms.numeric.piecewise import (
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.numeric.coded_number import CodedNumber, Duchi
+from shuffledp.common.mechanisms.numeric.number import FRACTION_BITS, to_grid, to_unit
+from shuffledp.common.mechanisms.numeric.piecewise import (
     HYBRID_THRESHOLD,
     Hybrid,
     Piecewise,
     paper_reach,
     paper_weight,
 )
-from common.mechanisms.reduction import PureReduction
-from common.mechanisms.weights import ResponseWeights
-from common.task.specs import MIX_SUM
+from shuffledp.common.mechanisms.reduction import PureReduction
+from shuffledp.common.mechanisms.weights import ResponseWeights
+from shuffledp.common.task.specs import MIX_SUM
 from tests.support.mechanisms import Scripted
 from tests.support.numbers import spec_for
 

@@ -6,12 +6,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from common.mechanisms.numeric.coordinate_sampling import (
+from shuffledp.common.mechanisms.numeric.coordinate_sampling import (
     MultiHm,
     equal_share,
     paper_sample,
 )
-from common.mechanisms.weights import ResponseWeights
+from shuffledp.common.mechanisms.weights import ResponseWeights
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
 

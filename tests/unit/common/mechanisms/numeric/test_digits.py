@@ -8,17 +8,17 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from analyzer.finalize import estimate_result, mixture_of
-from common.errors import TaskError, ValueRangeError
-from common.mechanisms.base import Mixture
-from common.mechanisms.numeric.digits import Digits
-from common.mechanisms.numeric.number import FRACTION_BITS
-from common.mechanisms.registry import mean_mechanism_of
-from common.mechanisms.views import View
-from common.messages.result import Means
-from common.task.draft import NumberDraft
-from common.task.shuffler_spec import GeometricNoise
-from common.task.task import Task
+from shuffledp.analyzer.finalize import estimate_result, mixture_of
+from shuffledp.common.errors import TaskError, ValueRangeError
+from shuffledp.common.mechanisms.base import Mixture
+from shuffledp.common.mechanisms.numeric.digits import Digits
+from shuffledp.common.mechanisms.numeric.number import FRACTION_BITS
+from shuffledp.common.mechanisms.registry import mean_mechanism_of
+from shuffledp.common.mechanisms.views import View
+from shuffledp.common.messages.result import Means
+from shuffledp.common.task.draft import NumberDraft
+from shuffledp.common.task.shuffler_spec import GeometricNoise
+from shuffledp.common.task.task import Task
 from tests.support.kind_tasks import kind_task
 
 _RADICES: Final = (3, 2, 4)

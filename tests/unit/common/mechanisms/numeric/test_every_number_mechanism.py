@@ -9,11 +9,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.errors import TaskError, ValueRangeError
-from common.mechanisms.numeric.number import Moments
-from common.mechanisms.reduction import MatchCountReduction
-from common.protocols import NumberMechanismName
-from common.task.specs import MAX_DIMENSIONS, NumberSpec
+from shuffledp.common.errors import TaskError, ValueRangeError
+from shuffledp.common.mechanisms.numeric.number import Moments
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.protocols import NumberMechanismName
+from shuffledp.common.task.specs import MAX_DIMENSIONS, NumberSpec
 from tests.support.kind_tasks import kind_task
 from tests.support.numbers import (
     EVERY,

@@ -3,9 +3,9 @@ import math
 import numpy as np
 import pytest
 
-from common.errors import ReportError, TaskError
-from common.limits import MAX_USERS
-from common.mechanisms.numeric.laplace import FAR, Laplace
+from shuffledp.common.errors import ReportError, TaskError
+from shuffledp.common.limits import MAX_USERS
+from shuffledp.common.mechanisms.numeric.laplace import FAR, Laplace
 from tests.support.mechanisms import Scripted
 from tests.support.numbers import number_example
 

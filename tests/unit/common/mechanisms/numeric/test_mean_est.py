@@ -1,7 +1,7 @@
 import numpy as np
 
-from common.mechanisms.numeric.mean_est import MeanEst
-from common.mechanisms.weights import ResponseWeights
+from shuffledp.common.mechanisms.numeric.mean_est import MeanEst
+from shuffledp.common.mechanisms.weights import ResponseWeights
 from tests.support.mechanisms import Scripted
 
 _3_TO_1 = ResponseWeights(true=3, other=1)

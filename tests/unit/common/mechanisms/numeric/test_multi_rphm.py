@@ -4,14 +4,14 @@ import itertools
 import numpy as np
 import pytest
 
-from common.errors import TaskError
-from common.mechanisms.numeric.coordinate_sampling import (
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.numeric.coordinate_sampling import (
     MultiHm,
     MultiRphm,
     paper_projected,
     projection,
 )
-from common.mechanisms.registry import mean_mechanism_of
+from shuffledp.common.mechanisms.registry import mean_mechanism_of
 from tests.support.changed_tasks import changed
 from tests.support.kind_tasks import kind_task
 from tests.support.mechanisms import NONCE

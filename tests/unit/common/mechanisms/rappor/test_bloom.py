@@ -3,8 +3,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from common.errors import TaskError
-from common.mechanisms.rappor.bloom import (
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.rappor.bloom import (
     check_hashes,
     hash_bytes,
     hash_distribution,

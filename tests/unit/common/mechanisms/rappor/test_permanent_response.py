@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 import pytest
 
-from common.mechanisms.rappor import bloom
-from common.mechanisms.rappor import permanent_response as permanent
-from common.mechanisms.rappor.permanent_response import Packed
+from shuffledp.common.mechanisms.rappor import bloom
+from shuffledp.common.mechanisms.rappor import permanent_response as permanent
+from shuffledp.common.mechanisms.rappor.permanent_response import Packed
 
 _SECRET: Final = b"client-secret"
 _PREFIX: Final = permanent.ENCODER_PREFIX + _SECRET

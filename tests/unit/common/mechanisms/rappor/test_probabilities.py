@@ -6,11 +6,11 @@ from typing import Final
 
 import pytest
 
-from common.errors import TaskError
-from common.mechanisms.rappor.rappor import Probability, Rappor, rounded_weights
-from common.mechanisms.reduction import MatchCountReduction
-from lab.bounds.general_blanket import rappor_pair
-from lab.bounds.randomizers import rappor_probabilities
+from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.rappor.rappor import Probability, Rappor, rounded_weights
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.lab.bounds.general_blanket import rappor_pair
+from shuffledp.lab.bounds.randomizers import rappor_probabilities
 from tests.support.exhaustive_delta import Distribution
 from tests.support.reference_bounds import unary
 

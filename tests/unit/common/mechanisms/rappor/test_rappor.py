@@ -6,13 +6,13 @@ from typing import Final
 import numpy as np
 import pytest
 
-from common.errors import TaskError, ValueRangeError
-from common.mechanisms.base import Randomizer, Reports, is_null, null_reports
-from common.mechanisms.rappor import bloom
-from common.mechanisms.rappor import permanent_response as permanent
-from common.mechanisms.rappor.rappor import Rappor
-from common.mechanisms.reduction import MatchCountReduction, PureReduction
-from common.task.specs import RapporSpec
+from shuffledp.common.errors import TaskError, ValueRangeError
+from shuffledp.common.mechanisms.base import Randomizer, Reports, is_null, null_reports
+from shuffledp.common.mechanisms.rappor import bloom
+from shuffledp.common.mechanisms.rappor import permanent_response as permanent
+from shuffledp.common.mechanisms.rappor.rappor import Rappor
+from shuffledp.common.mechanisms.reduction import MatchCountReduction, PureReduction
+from shuffledp.common.task.specs import RapporSpec
 from tests.support.mechanisms import Scripted
 
 _FULL: Final = Rappor.specify(bits=16, hashes=2, cohorts=4, f=0.5, p=0.5, q=0.75)

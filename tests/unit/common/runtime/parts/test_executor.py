@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.count_job import CountJob
-from audit.harness.clock import ManualClock
-from common.crypto.hpke_pool import HpkePool
-from common.errors import StorageError
-from common.messages.batch import BatchId
-from common.runtime.blocks import FolderBlocks
-from common.runtime.metrics import Metrics
-from common.runtime.parts.executor import Job, LocalExecutor, PartMetrics, gather
-from shuffler.inclusion import ProofJob
-from shuffler.metrics import METRICS
-from shuffler.relay.layer_jobs import LayerJob
-from shuffler.shuffle_job import ShuffleJob
+from shuffledp.analyzer.count_job import CountJob
+from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common.crypto.hpke_pool import HpkePool
+from shuffledp.common.errors import StorageError
+from shuffledp.common.messages.batch import BatchId
+from shuffledp.common.runtime.blocks import FolderBlocks
+from shuffledp.common.runtime.metrics import Metrics
+from shuffledp.common.runtime.parts.executor import Job, LocalExecutor, PartMetrics, gather
+from shuffledp.shuffler.inclusion import ProofJob
+from shuffledp.shuffler.metrics import METRICS
+from shuffledp.shuffler.relay.layer_jobs import LayerJob
+from shuffledp.shuffler.shuffle_job import ShuffleJob
 from tests.support.scrapes import series_of
 
 
