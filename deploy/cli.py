@@ -102,7 +102,7 @@ class _LazyGroup(TyperGroup):
             try:
                 module = importlib.import_module(_COMMANDS[name][0])
             except ModuleNotFoundError as error:
-                if error.name != "audit":
+                if error.name != "shuffledp.audit":
                     raise
                 raise UsageError("The audit is not in this image: use shuffledp-auditor") from error
             module.app.rich_markup_mode = None  # plain help, which is fast
@@ -151,7 +151,7 @@ def _show_version(requested: bool) -> None:  # noqa: FBT001  # the callback of a
 
 
 @app.callback()
-def shuffledp(
+def options(
     context: typer.Context,
     *,
     profile: Annotated[

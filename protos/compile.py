@@ -37,7 +37,7 @@ def generate(target: Path) -> list[Path]:
         sys.exit("the protocol buffer compiler failed")
     generated = sorted((target / PACKAGE).glob("*_pb2*.py*"))
     for path in generated:
-        # The compiler names modules by proto path; here they live below the package protos.
+        # The compiler names modules by proto path; here they live below `shuffledp.protos`.
         text = path.read_text(encoding="utf-8")
         for old in ("from shuffledp.v1 import", "import shuffledp.v1.", "from shuffledp.v1."):
             text = text.replace(

@@ -20,7 +20,7 @@ FAMILIES: Final[Families] = {
     mechanism: family
     for module in pkgutil.iter_modules([str(_FOLDER)])
     if module.name not in {"references", "family"}
-    for mechanism, family in import_module(f"audit.families.{module.name}").FAMILIES.items()
+    for mechanism, family in import_module(f"{__package__}.{module.name}").FAMILIES.items()
 }
 
 

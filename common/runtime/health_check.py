@@ -1,8 +1,8 @@
 """
 Check the health of this machine's own service. Run by a container engine.
 
-Run as `python -m shuffledp.common.runtime.health_check PARTY --settings FILE`, with the settings and the
-environment of the service, whose address is in STATE/address.
+Run as `python -m shuffledp.common.runtime.health_check PARTY --settings FILE`, with the settings
+and the environment of the service, whose address is in STATE/address.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from shuffledp.common.runtime.settings import Role, ServiceSettings, load
 from shuffledp.common.runtime.tls import TlsFiles
 from shuffledp.common.runtime.validation import STRICT
 
+_PROGRAM: Final = "python -m shuffledp.common.runtime.health_check"
 _SERVICES: Final = ("analyzer", "shuffler", "relay", "issuer", "user_agent", "witness")
 _SECONDS: Final = 5.0
 """Timeout of the whole check, in seconds."""
@@ -63,9 +64,9 @@ async def check(settings: ServiceSettings, party: str) -> None:
 def main() -> None:
     """Check once. Exit with 0 if the service is serving; otherwise print why, and exit with 1."""
     parser = argparse.ArgumentParser(
-        prog="python -m shuffledp.common.runtime.health_check",
+        prog=_PROGRAM,
         description="Check that this machine's own service is serving.",
-        epilog="Example: python -m shuffledp.common.runtime.health_check analyzer --settings analyzer.toml",
+        epilog=f"Example: {_PROGRAM} analyzer --settings analyzer.toml",
     )
     parser.add_argument("party", choices=_SERVICES, help="party that runs the service")
     parser.add_argument("--settings", type=Path, help="a TOML settings file")

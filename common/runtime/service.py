@@ -286,10 +286,11 @@ def _directories(settings: ServiceSettings) -> list[Path]:
 def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Running]]) -> None:
     """Run a service until SIGTERM or SIGINT, or exit with an error. Called by each __main__.py."""
     module = start.__module__.removesuffix(".server")
+    name = " ".join(reversed(module.split(".")[1:])).replace("_", " ")
     prefix = f"SHUFFLEDP_{party.upper()}"
     parser = argparse.ArgumentParser(
         prog=f"python -m {module}",
-        description=f"Run the {' '.join(reversed(module.split('.'))).replace('_', ' ')}.",
+        description=f"Run the {name}.",
         epilog=f"Example: python -m {module} --settings {party}.toml. "
         f"Every setting may also be given as {prefix}_NAME in the environment.",
     )

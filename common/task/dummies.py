@@ -1,8 +1,8 @@
 """
 The dummies that users add: what all their distributions have in common.
 
-Each distribution is a class of its own, listed in `shuffledp.common.task.dummy_forms`. A user draws dummies
-independently of the value, from bounded integers only.
+Each distribution is a class of its own, listed in `shuffledp.common.task.dummy_forms`. A user
+draws dummies independently of the value, from bounded integers only.
 """
 
 import math

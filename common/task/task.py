@@ -3,7 +3,8 @@ A task: what is collected and under which parameters. Immutable, signed by the a
 identified by the SHA-256 of its bytes exactly as published.
 
 One task is one round and one release; each further round needs a new task. The bytes are canonical
-JSON (see `shuffledp.common.task.canonical`), so that an auditor can read the promises made to every device.
+JSON (see `shuffledp.common.task.canonical`), so that an auditor can read the promises made to
+every device.
 """
 
 import json

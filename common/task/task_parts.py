@@ -36,8 +36,8 @@ class TaskShuffler(ReportSampling):
     """Distribution of the number of its dummies of each item, for each view."""
     name: str = ""
     proof: bytes = b""
-    """The shuffler's signature of the key; see `shuffledp.common.crypto.signing`. Without it, no device
-    answers."""
+    """The shuffler's signature of the key; see `shuffledp.common.crypto.signing`. Without it, no
+    device answers."""
 
     def __post_init__(self) -> None:
         super(TaskShuffler, self).__post_init__()  # slots=True made another class

@@ -78,9 +78,9 @@ class Codec(Generic[V, M]):
     """
     Converts between a dataclass and a message with the same fields.
 
-    A field's type may state its reader (see `shuffledp.common.limits`). Enumerations and dataclasses have
-    codecs of their own. Any other field is kept unchanged, except that lists become tuples. A
-    missing optional field gets the dataclass's default, or None.
+    A field's type may state its reader (see `shuffledp.common.limits`). Enumerations and
+    dataclasses have codecs of their own. Any other field is kept unchanged, except that lists
+    become tuples. A missing optional field gets the dataclass's default, or None.
     """
 
     def __init__(

@@ -123,7 +123,13 @@ class Cluster(LocalParties[Child]):
         file.write_text("".join(lines), encoding="utf-8")
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", self._modules.get(party, party), "--settings", str(file)),
+                *(
+                    sys.executable,
+                    "-m",
+                    f"shuffledp.{self._modules.get(party, party)}",
+                    "--settings",
+                    str(file),
+                ),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -20,7 +20,7 @@ from shuffledp.common.version import VERSION
 from shuffledp.deploy.pages import figures
 from shuffledp.deploy.terminal.durations import format_duration, format_range, format_time
 
-_LOADER: Final = PackageLoader("deploy", "pages")
+_LOADER: Final = PackageLoader(__package__, "")
 _ENVIRONMENT: Final = Environment(
     loader=_LOADER, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )

@@ -3,8 +3,9 @@ Designs that report numbers as digits, whose shufflers add geometric noise to ea
 
 Noise with a privacy loss of at most ε has a variance of about 8/ε² an item. The losses of a few
 views add up nearly in full, so that a total ε is best split ∝ x^(2/3), by the loads x of
-`shuffledp.lab.planning.digit_design`. Those of many views compose like Gaussian noise of μ² = ε²/2 each, best
-split with ε ∝ x^(1/2). Splits in between are tried, and scaled with the exact accountant.
+`shuffledp.lab.planning.digit_design`. Those of many views compose like Gaussian noise of
+μ² = ε²/2 each, best split with ε ∝ x^(1/2). Splits in between are tried, and scaled with the exact
+accountant.
 """
 
 import math

@@ -13,11 +13,12 @@ from typing import Final
 
 import pytest
 
-from tests.support.source_tree import FOLDERS, PARTIES, ROOT
+from tests.support.source_tree import FOLDERS, PARTIES, ROOT, module_name
 from tests.support.tools import output_of
 
 _MOST_LINES: Final = 600
 _ROOM_LINES: Final = {
+    "shuffledp": 260,
     "protos": 73,
     "common": 28_172,
     "user_agent": 2_199,
@@ -116,16 +117,14 @@ def _imported(path: Path) -> set[str]:
 
 def test_a_plain_witness_loads_only_what_it_needs() -> None:
     """No task, batch or result is among it, and its lines with all that it imports are few."""
-    modules = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in _sources(*FOLDERS)
-    }
+    modules = {module_name(path): path for path in _sources(*FOLDERS)}
     loaded, found = set[str](), {"shuffledp.witness.server", "shuffledp.witness.__main__"}
     while found - loaded:
         name = (found - loaded).pop()
         loaded.add(name)
         found |= _imported(modules[name]) & modules.keys()
 
-    rooms = {".".join(name.split(".")[:2]) for name in loaded}
+    rooms = {".".join(name.split(".")[:3]) for name in loaded}
     assert set() == rooms & {
         "shuffledp.common.task",
         "shuffledp.common.messages",
@@ -140,7 +139,7 @@ def test_no_module_imports_a_private_name_of_another() -> None:
     """Nor uses one as an attribute, which ruff checks."""
     for path in _sources(*FOLDERS):
         names = [name.split(".") for name in _imported(path)]
-        private = [one for one in names if one[0] in FOLDERS and re.match("_[^_]", one[-1])]
+        private = [one for one in names if one[0] == "shuffledp" and re.match("_[^_]", one[-1])]
         assert [] == private, _name(path)
 
 
@@ -185,26 +184,26 @@ def test_a_public_method_has_a_docstring_or_overrides_one_that_has() -> None:
     assert [] == bare
 
 
-_STARTED: Final = (*PARTIES, "shuffledp.witness.checking")
+_STARTED: Final = (*PARTIES, "witness.checking")
 _START_EACH: Final = """
 import importlib, json, os, sys
 import google.protobuf.message, grpc.aio, numpy, prometheus_client, pydantic  # shared by all
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-paths = [path for path in sys.path if not os.path.isdir(path + "/deploy")]
+paths = [path for path in sys.path if not os.path.isdir(path + "/shuffledp")]
 for folder, party, others in json.load(sys.stdin):
     if not os.fork():
         sys.path[:] = [folder, *paths]
         for module in ("server", "__main__"):
-            importlib.import_module(f"{party}.{module}")
+            importlib.import_module(f"shuffledp.{party}.{module}")
         for other in others:
             try:
-                importlib.import_module(other)
+                importlib.import_module(f"shuffledp.{other}")
             except ModuleNotFoundError:
                 continue
             sys.exit(f"{party} can import {other}")
-        assert sys.modules[f"{party}.server"].__file__.startswith(folder)
-        loaded = sorted(m for m in sys.modules if m.split(".")[0] in ("scipy", "common"))
+        assert sys.modules[f"shuffledp.{party}.server"].__file__.startswith(folder)
+        loaded = [m for m in sys.modules if m == "scipy" or m.startswith("shuffledp.common.")]
         print(json.dumps([party, loaded]), flush=True)
         os._exit(0)
     assert os.wait()[1] == 0
@@ -217,8 +216,9 @@ def test_each_party_starts_without_the_other_parties(tmp_path: Path) -> None:
     for party in _STARTED:
         own, folder = party.partition(".")[0], tmp_path / f"tree of {party}"
         folder.mkdir()
-        for name in ("protos", "common", own):
-            (folder / name).symlink_to(ROOT / name)
+        (folder / "shuffledp").mkdir()
+        for name in ("__init__.py", "protos", "common", own):
+            (folder / "shuffledp" / name).symlink_to(ROOT / "shuffledp" / name)
         others = [name for name in (*PARTIES, "deploy", "lab", "audit") if name != own]
         rows.append((str(folder), party, others))
     outcome = subprocess.run(

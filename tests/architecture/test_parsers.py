@@ -12,9 +12,9 @@ import pytest
 
 from shuffledp.common.wire.fields import Codec
 from tests.support.parsers import parsers
-from tests.support.source_tree import FOLDERS, ROOT
+from tests.support.source_tree import FOLDERS, ROOT, module_name
 
-_READING: Final = [folder for folder in FOLDERS if folder not in {"protos", "audit"}]
+_READING: Final = [folder for folder in FOLDERS if folder not in {"protos", "audit", "shuffledp"}]
 """Protos is generated; the audit reads only data of services that it started itself."""
 _NAMES: Final = ("from_bytes", "parse", "unpack")
 _ENDINGS: Final = ("_from_wire", "_from_bytes", "_from_hex")
@@ -132,7 +132,7 @@ def _found() -> set[str]:
         for path in sorted((ROOT / folder).rglob("*.py"))
         for reader in _readers(
             path.read_text(encoding="utf-8"),
-            ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"),
+            module_name(path),
         )
     }
 

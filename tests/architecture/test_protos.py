@@ -14,7 +14,9 @@ _PROTOS: Final = Path(__file__).parents[2] / "protos" / "shuffledp" / "v1"
 
 def test_every_rpc_has_a_row_in_the_access_table() -> None:
     """The table has no row for an RPC that no .proto file defines."""
-    names = [f"protos.shuffledp.v1.{path.stem}_pb2" for path in sorted(_PROTOS.glob("*.proto"))]
+    names = [
+        f"shuffledp.protos.shuffledp.v1.{path.stem}_pb2" for path in sorted(_PROTOS.glob("*.proto"))
+    ]
     services = [
         service
         for name in names

@@ -34,13 +34,18 @@ def test_an_image_holds_only_what_it_needs(images: Images, image: str, missing: 
         image,
         "import importlib.util, json, os\n"
         f"names = {[*missing, 'tests', 'pytest', 'pip']}\n"
-        "importable = [name for name in names if importlib.util.find_spec(name)]\n"
-        "print(json.dumps({'importable': importable, 'folders': sorted(os.listdir('/app'))}))",
+        "importable = [name for name in names if importlib.util.find_spec(f'shuffledp.{name}')"
+        " or importlib.util.find_spec(name)]\n"
+        "print(json.dumps({'importable': importable, 'folders': sorted(os.listdir('/app/shuffledp'))}))",
     )
 
     assert [] == found["importable"]
-    own = ["common", "protos", image.removeprefix("checking-")]
-    own = ["common", "publisher", "user_agent"] if image == "publisher" else sorted(own)
+    own = ["__init__.py", "common", "protos", image.removeprefix("checking-")]
+    own = (
+        ["__init__.py", "common", "publisher", "user_agent"]
+        if image == "publisher"
+        else sorted(own)
+    )
     assert image in {"operator", "auditor"} or own == found["folders"]
 
 

@@ -28,7 +28,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("tree")
     for name in (*FOLDERS, "tests", "examples", "docs"):
         source = _ROOT / name
-        shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        left = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(source, folder / name, symlinks=True, ignore=left)
     shutil.copy(_ROOT / "pyproject.toml", folder)
     yield folder
     shutil.rmtree(folder)

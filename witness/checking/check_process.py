@@ -1,8 +1,8 @@
 """
 The process in which a checking witness parses one task and recomputes its claims.
 
-Run as `python -m shuffledp.witness.checking.check_process` with the task's bytes as its input. It prints why
-the task is refused, and nothing if it is not.
+Run as `python -m shuffledp.witness.checking.check_process` with the task's bytes as its input. It
+prints why the task is refused, and nothing if it is not.
 """
 
 import resource

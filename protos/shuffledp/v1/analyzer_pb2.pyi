@@ -8,8 +8,8 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
-from protos.shuffledp.v1 import inclusion_pb2 as _inclusion_pb2
-from protos.shuffledp.v1 import task_pb2 as _task_pb2
+from shuffledp.protos.shuffledp.v1 import inclusion_pb2 as _inclusion_pb2
+from shuffledp.protos.shuffledp.v1 import task_pb2 as _task_pb2
 import builtins as _builtins
 import sys
 import typing as _typing

@@ -5,8 +5,8 @@ isort:skip_file
 
 from collections import abc as _abc
 from grpc import aio as _aio
-from protos.shuffledp.v1 import analyzer_pb2 as _analyzer_pb2
-from protos.shuffledp.v1 import log_pb2 as _log_pb2
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2 as _analyzer_pb2
+from shuffledp.protos.shuffledp.v1 import log_pb2 as _log_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys

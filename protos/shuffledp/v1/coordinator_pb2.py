@@ -22,8 +22,8 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from protos.shuffledp.v1 import log_pb2 as shuffledp_dot_v1_dot_log__pb2
-from protos.shuffledp.v1 import task_pb2 as shuffledp_dot_v1_dot_task__pb2
+from shuffledp.protos.shuffledp.v1 import log_pb2 as shuffledp_dot_v1_dot_log__pb2
+from shuffledp.protos.shuffledp.v1 import task_pb2 as shuffledp_dot_v1_dot_task__pb2
 
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eshuffledp/v1/coordinator.proto\x12\x0cshuffledp.v1\x1a\x16shuffledp/v1/log.proto\x1a\x17shuffledp/v1/task.proto\"\x14\n\x12GetIdentityRequest\"*\n\x13GetIdentityResponse\x12\x13\n\x0bsigning_key\x18\x01 \x01(\x0c\"5\n\x0fGetBatchRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\r\n\x05\x62\x65gin\x18\x02 \x01(\x08\"\x8d\x01\n\x10GetBatchResponse\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\x0c\x12\r\n\x05n_min\x18\x02 \x01(\x04\x12\x13\n\x0btarget_size\x18\x03 \x01(\x04\x12\x10\n\x08\x64\x65\x61\x64line\x18\x04 \x01(\x04\x12\x31\n\ncollecting\x18\x05 \x01(\x0b\x32\x1d.shuffledp.v1.CollectingBatch\"b\n\x0f\x43ollectingBatch\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.shuffledp.v1.SignedTask\x12\x11\n\tbatch_key\x18\x02 \x01(\x0c\x12\x14\n\x0c\x65nvelope_key\x18\x03 \x01(\x0c\x32\xfb\x01\n\x13ShufflerCoordinator\x12R\n\x0bGetIdentity\x12 .shuffledp.v1.GetIdentityRequest\x1a!.shuffledp.v1.GetIdentityResponse\x12I\n\x08GetBatch\x12\x1d.shuffledp.v1.GetBatchRequest\x1a\x1e.shuffledp.v1.GetBatchResponse\x12\x45\n\x08RelayLog\x12\x1b.shuffledp.v1.GetLogRequest\x1a\x1c.shuffledp.v1.GetLogResponseb\x06proto3')

@@ -22,7 +22,7 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from protos.shuffledp.v1 import task_pb2 as shuffledp_dot_v1_dot_task__pb2
+from shuffledp.protos.shuffledp.v1 import task_pb2 as shuffledp_dot_v1_dot_task__pb2
 
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19shuffledp/v1/issuer.proto\x12\x0cshuffledp.v1\x1a\x17shuffledp/v1/task.proto\"8\n\x15\x43reateTokenKeyRequest\x12\x0b\n\x03\x65nd\x18\x01 \x01(\x04\x12\x12\n\npopulation\x18\x02 \x01(\t\"A\n\x16\x43reateTokenKeyResponse\x12\'\n\x06tokens\x18\x01 \x01(\x0b\x32\x17.shuffledp.v1.TokenSpec\"H\n\x11IssueTokenRequest\x12\x0e\n\x06key_id\x18\x01 \x01(\x0c\x12\x0f\n\x07\x62linded\x18\x02 \x01(\x0c\x12\x12\n\ncredential\x18\x03 \x01(\x0c\"-\n\x12IssueTokenResponse\x12\x17\n\x0f\x62lind_signature\x18\x01 \x01(\x0c\"G\n\x12IssueTokensRequest\x12\x31\n\x08requests\x18\x01 \x03(\x0b\x32\x1f.shuffledp.v1.IssueTokenRequest\"J\n\x13IssueTokensResponse\x12\x33\n\tresponses\x18\x01 \x03(\x0b\x32 .shuffledp.v1.IssueTokenResponse2\x8a\x02\n\x06Issuer\x12[\n\x0e\x43reateTokenKey\x12#.shuffledp.v1.CreateTokenKeyRequest\x1a$.shuffledp.v1.CreateTokenKeyResponse\x12O\n\nIssueToken\x12\x1f.shuffledp.v1.IssueTokenRequest\x1a .shuffledp.v1.IssueTokenResponse\x12R\n\x0bIssueTokens\x12 .shuffledp.v1.IssueTokensRequest\x1a!.shuffledp.v1.IssueTokensResponseb\x06proto3')

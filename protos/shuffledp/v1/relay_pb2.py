@@ -22,8 +22,8 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from protos.shuffledp.v1 import analyzer_pb2 as shuffledp_dot_v1_dot_analyzer__pb2
-from protos.shuffledp.v1 import shuffler_pb2 as shuffledp_dot_v1_dot_shuffler__pb2
+from shuffledp.protos.shuffledp.v1 import analyzer_pb2 as shuffledp_dot_v1_dot_analyzer__pb2
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2 as shuffledp_dot_v1_dot_shuffler__pb2
 
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18shuffledp/v1/relay.proto\x12\x0cshuffledp.v1\x1a\x1bshuffledp/v1/analyzer.proto\x1a\x1bshuffledp/v1/shuffler.proto2\x87\x04\n\x05Relay\x12\x46\n\x07GetTask\x12\x1c.shuffledp.v1.GetTaskRequest\x1a\x1d.shuffledp.v1.GetTaskResponse\x12X\n\rBeginDelivery\x12\".shuffledp.v1.BeginDeliveryRequest\x1a#.shuffledp.v1.BeginDeliveryResponse\x12T\n\x0b\x44\x65liverPart\x12 .shuffledp.v1.DeliverPartRequest\x1a!.shuffledp.v1.DeliverPartResponse(\x01\x12[\n\x0e\x46inishDelivery\x12#.shuffledp.v1.FinishDeliveryRequest\x1a$.shuffledp.v1.FinishDeliveryResponse\x12[\n\x0eGetBatchStatus\x12#.shuffledp.v1.GetBatchStatusRequest\x1a$.shuffledp.v1.GetBatchStatusResponse\x12L\n\tDropBatch\x12\x1e.shuffledp.v1.DropBatchRequest\x1a\x1f.shuffledp.v1.DropBatchResponseb\x06proto3')

@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from protos.shuffledp.v1 import shuffler_pb2 as shuffledp_dot_v1_dot_shuffler__pb2
+from shuffledp.protos.shuffledp.v1 import shuffler_pb2 as shuffledp_dot_v1_dot_shuffler__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__

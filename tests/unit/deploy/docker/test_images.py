@@ -45,7 +45,7 @@ def test_the_publisher_serves_its_page_from_what_its_image_holds(tmp_path: Path)
         for path in _ROOT.glob(source):
             place = app / target / (path.name if target.endswith("/") else "")
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.symlink_to(path)
+            place.symlink_to(path.absolute())
     [check] = re.findall(r"HEALTHCHECK.*\n +CMD (\[.*\])\n", stage)
     _, *arguments = json.loads(check.replace("/var/lib/shuffledp/state", str(state)))
 
@@ -75,8 +75,8 @@ def test_the_publisher_serves_its_page_from_what_its_image_holds(tmp_path: Path)
 _RUN = """
 import os, runpy, sys
 app = sys.argv.pop(1)
-sys.path[:] = [app, *(path for path in sys.path if not os.path.isdir(path + "/deploy"))]
-runpy.run_module("publisher", run_name="__main__", alter_sys=True)
+sys.path[:] = [app, *(path for path in sys.path if not os.path.isdir(path + "/shuffledp"))]
+runpy.run_module("shuffledp.publisher", run_name="__main__", alter_sys=True)
 """
 
 
