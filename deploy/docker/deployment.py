@@ -21,7 +21,8 @@ from shuffledp.deploy.docker.preparation import (
     WITNESSES,
 )
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).resolve().parents[2]
+"""Root of the checkout: `shuffledp/deploy` is a link, and docker follows none."""
 IMAGES: Final = (
     *("shuffler", "analyzer", "issuer", "user_agent", "witness", "checking-witness"),
     *("publisher", "operator", "auditor"),

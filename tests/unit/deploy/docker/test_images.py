@@ -18,7 +18,7 @@ _ROOT = Path(__file__).parents[4]
 
 
 def test_options_of_docker_build_reach_every_image(tmp_path: Path) -> None:
-    """They are split as a shell splits words, so that a build argument may hold spaces."""
+    """Split as a shell splits words, since a build argument may hold spaces; before the root."""
     docker, log = tmp_path / "docker", tmp_path / "log"
     docker.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {log}\n', encoding="ascii")
     docker.chmod(0o755)
@@ -34,6 +34,7 @@ def test_options_of_docker_build_reach_every_image(tmp_path: Path) -> None:
     words = log.read_text(encoding="utf-8").splitlines()
     assert len(IMAGES) == words.count("https_proxy")
     assert len(IMAGES) == words.count("PACKAGES_FROM=--no-index --find-links /w")
+    assert len(IMAGES) == words.count(str(_ROOT))
 
 
 def test_the_publisher_serves_its_page_from_what_its_image_holds(tmp_path: Path) -> None:
