@@ -452,18 +452,13 @@ def test_the_allowed_connections_are_those_of_the_compose_file() -> None:
     """
     Kinds of pods that may connect here, in some direction, share a network there, and the reverse.
 
-    Replicas of one kind share networks there too, and may not connect here.
+    Replicas of one kind share networks there too, and may not connect here. Devices, whatever an
+    address is, connect to two ports alone.
     """
     edges = set[Edge]().union(*map(_allowed, _SETTINGS))
 
     assert _compose_pairs() - _NEVER_CONNECT == {frozenset(edge[:2]) for edge in edges}
     assert _compose_pairs() >= _NEVER_CONNECT
-
-
-def test_devices_reach_front_ends_and_issuer_only() -> None:
-    """Whatever an address is, the analyzer's pods do not accept it."""
-    edges = set[Edge]().union(*map(_allowed, _SETTINGS))
-
     assert {("devices", "shuffler/front-end", 7002), ("devices", "issuer/issuer", 7003)} == {
         edge for edge in edges if "devices" in edge[:2]
     }
