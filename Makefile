@@ -13,7 +13,7 @@ NODE_MODULES := $(WEB)/node_modules/.package-lock.json
 IMAGES = SHUFFLEDP_BASE="$(BASE)" SHUFFLEDP_BUILDER="$(BUILDER)" SHUFFLEDP_BUILD='$(BUILD)'
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
-.PHONY: help install web demo test test-all audit mutants containers-test images up up-scale up-two-shufflers down docs lint scale-test protos bench vectors figures lock clean
+.PHONY: help install web demo test test-all audit mutants containers-test images up up-scale up-two-shufflers down docs dist lint scale-test protos bench vectors figures lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -78,6 +78,10 @@ up-two-shufflers: install  ## the same with a second shuffler that has its own a
 down: install  ## stop them; keys and state stay
 	$(BIN)/python -m shuffledp.deploy.docker down
 
+dist: install  ## make wheel, npm package, documents, images and their bill of materials in dist/
+	rm -rf dist
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(IMAGES) sh deploy/docker/make_dist.sh dist
+
 docs: install  ## build the site of documents in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
@@ -119,4 +123,4 @@ lock: install  ## pin every dependency again, with hashes
 	done
 
 clean:  ## remove what make made
-	rm -rf .venv site result.json result.html audit.json audit.html .audit
+	rm -rf .venv dist site result.json result.html audit.json audit.html .audit

@@ -17,6 +17,7 @@ from shuffledp.analyzer.settings import AnalyzerSettings
 from shuffledp.common.runtime.http_settings import HttpSettings
 from shuffledp.common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from shuffledp.deploy.docker.__main__ import DEFAULT_BASE
+from shuffledp.deploy.docker.bill_of_materials import pins
 from shuffledp.deploy.docker.deployment import IMAGES, SCALE_IMAGES, VARIANTS
 from shuffledp.deploy.docker.preparation import ROLES, WITNESSES
 from shuffledp.issuer.settings import IssuerSettings
@@ -106,22 +107,13 @@ def _networks(service: dict[str, Any]) -> set[str]:
     return set(service.get("networks", ()))
 
 
-def _pins(file: str) -> dict[str, frozenset[str]]:
-    """Return each pin of a lock with its hashes, without markers, which differ."""
-    lines = (_ROOT / file).read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
-    pins = [line.split(" --hash=") for line in lines if line.strip()]
-    assert all(len(hashes) > 0 for _, *hashes in pins)
-    return {
-        pin.partition(";")[0].strip(): frozenset(map(str.strip, hashes)) for pin, *hashes in pins
-    }
-
-
 @pytest.mark.parametrize("image", [name for name in IMAGES if name != "auditor"])
 def test_an_images_lock_is_part_of_the_whole_lock(image: str) -> None:
     """Image and project pin the same versions and hashes, so that images run what is tested."""
-    whole, part = _pins("requirements.lock"), _pins(f"deploy/docker/{image}.lock")
+    whole, part = pins("requirements.lock"), pins(f"deploy/docker/{image}.lock")
 
     assert part
+    assert all(part.values())
     assert part == {pin: whole.get(pin) for pin in part}
 
 
@@ -133,7 +125,7 @@ def test_a_partys_lock_pins_what_its_group_names(party: str) -> None:
     named: set[str] = set()
     for entry in groups[party]:
         named |= set(groups[entry["include-group"]]) if isinstance(entry, dict) else {entry}
-    locked = _pins(f"deploy/docker/{party}.lock")
+    locked = pins(f"deploy/docker/{party}.lock")
 
     assert named <= {pin.partition("==")[0] for pin in locked}
     assert named <= {Requirement(one).name for one in project["project"]["dependencies"]}
@@ -150,35 +142,6 @@ def test_the_compose_files_are_valid() -> None:
     assert "ok" in output_of(sys.executable, *checks, *files, folder=_ROOT / "deploy")
 
 
-def test_user_agent_and_analyzer_share_no_network() -> None:
-    """
-    Only shuffler and issuer join networks of both. All are internal, but those of browsers.
-
-    The issuer's witness is in a network that it shares with the analyzer alone.
-    """
-    services = {name: _networks(one) for name, one in _CONTAINERS.items()}
-
-    metrics = {"metrics-analyzer", "metrics-shuffler", "metrics-issuer"}
-    others = {"edge", "core", "operation", "tokens", "issuing", "witnessing"}
-    web = {f"web-{party}": party for party in ("shuffler", "issuer", "publisher")}
-    assert others | metrics | web.keys() == set(_COMPOSE["networks"])
-    _check_closed(_COMPOSE["networks"])
-    for network, party in web.items():
-        assert [party] == [name for name, one in services.items() if network in one]
-    assert {"web-publisher"} == services["publisher"]
-    assert {"edge", "tokens"} == services["user_agent"]
-    assert {"tokens", "issuing", "witnessing", "metrics-issuer", "web-issuer"} == services["issuer"]
-    assert not services["issuer"] & services["shuffler"]
-    assert {"witnessing"} == services["issuer"] & services["analyzer"]
-    assert ["analyzer", "issuer"] == [name for name, one in services.items() if "witnessing" in one]
-    assert not services["user_agent"] & services["analyzer"]
-    assert ["shuffler", "issuer"] == [
-        name
-        for name, networks in services.items()
-        if networks & services["user_agent"] and networks & services["analyzer"]
-    ]
-
-
 def _check_closed(networks: dict[str, Any]) -> None:
     """Check that no network leads outside; those with published ports translate no address."""
     untranslated = {"com.docker.network.bridge.enable_ip_masquerade": "false"}
@@ -187,41 +150,69 @@ def _check_closed(networks: dict[str, Any]) -> None:
         assert network == ({"driver_opts": untranslated} if web else {"internal": True})
 
 
-def test_the_insides_of_parties_never_meet() -> None:
-    """In the scale deployment, parties share networks through their coordinators and haproxy."""
-    party_of = {name: party for party, names in _INSIDES.items() for name in (party, *names)}
-    party_of |= {"haproxy": "shuffler", "user_agent": "person", "loadgen": "person"}
-    party_of |= {"operator": "operator", "prometheus": "monitoring", "issuer": "issuer"}
-    party_of |= {name: name for name in _SCALED if name.startswith("prepare_")}
+_MEETING: Final = {
+    ("analyzer", "issuer"): {"witnessing"},
+    ("analyzer", "operator"): {"operation"},
+    ("analyzer", "shuffler"): {"core", "operation"},
+    ("issuer", "loadgen"): {"tokens"},
+    ("issuer", "operator"): {"issuing"},
+    ("issuer", "user_agent"): {"tokens"},
+    ("operator", "shuffler"): {"operation"},
+}
+"""Networks that two parties share in every deployment."""
+_MEETING_PLAIN: Final = {
+    **_MEETING,
+    ("loadgen", "shuffler"): {"edge"},
+    ("shuffler", "user_agent"): {"edge"},
+}
+_MEETING_TWO: Final = {
+    **_MEETING_PLAIN,
+    ("analyzer", "relay"): {"delivering"},
+    ("relay", "shuffler"): {"relaying"},
+}
+_MEETING_SCALED: Final = {
+    **_MEETING,
+    ("haproxy", "user_agent"): {"edge"},
+    ("haproxy", "loadgen"): {"edge"},
+    ("issuer", "prometheus"): {"metrics-issuer"},
+    ("analyzer", "prometheus"): {"metrics-analyzer"},
+    ("prometheus", "shuffler"): {"metrics-shuffler"},
+    **{(name, "prometheus"): {"metrics-shuffler"} for name in _FRONT_ENDS},
+}
 
-    assert party_of.keys() == _SCALED.keys()
-    _check_closed(_SCALE["networks"])
-    assert _SCALE["networks"].keys() == set().union(*map(_networks, _SCALED.values()))
-    shared = {
-        (one, other): networks
-        for one, other in combinations(sorted(_SCALED), 2)
-        if party_of[one] != party_of[other]
-        and (networks := _networks(_SCALED[one]) & _networks(_SCALED[other]))
-    }
-    assert {
-        ("analyzer", "shuffler"): {"core", "operation"},
-        ("analyzer", "issuer"): {"witnessing"},
-        ("haproxy", "user_agent"): {"edge"},
-        ("haproxy", "loadgen"): {"edge"},
-        ("issuer", "user_agent"): {"tokens"},
-        ("issuer", "loadgen"): {"tokens"},
-        ("issuer", "operator"): {"issuing"},
-        ("issuer", "prometheus"): {"metrics-issuer"},
-        ("analyzer", "operator"): {"operation"},
-        ("operator", "shuffler"): {"operation"},
-        ("analyzer", "prometheus"): {"metrics-analyzer"},
-        ("prometheus", "shuffler"): {"metrics-shuffler"},
-        **{(name, "prometheus"): {"metrics-shuffler"} for name in _FRONT_ENDS},
-    } == shared
-    assert {"monitoring"} == {
-        network
-        for network in _SCALE["networks"]
-        if ["prometheus"] == [n for n, one in _SCALED.items() if network in _networks(one)]
+
+@pytest.mark.parametrize(
+    ("networks", "services", "expected"),
+    [
+        (_COMPOSE["networks"], _CONTAINERS, _MEETING_PLAIN),
+        (_COMPOSE["networks"] | _SECOND["networks"], _TWO, _MEETING_TWO),
+        (_SCALE["networks"], _SCALED, _MEETING_SCALED),
+    ],
+    ids=["plain", "two", "scale"],
+)
+def test_parties_meet_in_few_networks(
+    networks: dict[str, Any],
+    services: dict[str, dict[str, Any]],
+    expected: dict[tuple[str, str], set[str]],
+) -> None:
+    """
+    User agent and analyzer share none: only shuffler and issuer join networks of both.
+
+    A second shuffler meets its neighbours alone. Several processes of a party meet others through
+    their coordinators and haproxy. Metrics, and the ports of browsers, have networks of their own.
+    """
+    party_of = {name: party for party, names in _INSIDES.items() for name in names}
+    party_of |= {"haproxy": "shuffler", "user_agent": "person", "loadgen": "person"}
+    members = {name: _networks(one) for name, one in services.items()}
+
+    _check_closed(networks)
+    assert networks.keys() == set().union(*members.values())
+    assert {"metrics-analyzer", "metrics-shuffler", "metrics-issuer"} < networks.keys()
+    assert expected == {
+        (one, other): shared
+        for one, other in combinations(sorted(members), 2)
+        if party_of.get(one, one) != party_of.get(other, other)
+        and (shared := members[one] & members[other])
     }
 
 
@@ -283,20 +274,6 @@ def test_a_deployment_starts_every_service_from_an_image_that_is_built(
 
     assert sorted(started) == sorted(services.keys() - on_demand)
     assert images <= {*IMAGES, *SCALE_IMAGES}
-
-
-def test_a_second_shuffler_meets_its_neighbours_alone() -> None:
-    """It shares a network with the first and one with the analyzer, both internal and new."""
-    networks = {name: _networks(one) for name, one in _TWO.items()}
-
-    assert not _COMPOSE["networks"].keys() & _SECOND["networks"].keys()
-    _check_closed(_SECOND["networks"])
-    assert networks["relay"] == _SECOND["networks"].keys()
-    assert {"shuffler": {"relaying"}, "analyzer": {"delivering"}} == {
-        name: shared
-        for name, one in networks.items()
-        if name != "relay" and (shared := one & networks["relay"])
-    }
 
 
 def test_a_second_shuffler_shares_no_secret() -> None:

@@ -54,6 +54,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "shuffledp.deploy.commands.profile._found_in",
         "shuffledp.deploy.commands.up._ask",
         "shuffledp.deploy.demo.demo.contribute",
+        "shuffledp.deploy.docker.bill_of_materials.bill_of",
         "shuffledp.deploy.docker.deployment.Deployment._write",
         "shuffledp.deploy.docker.deployment.Deployment.prepare",
         "shuffledp.deploy.load.users.SealedUsers.save",
@@ -68,6 +69,8 @@ _NOT_FROM_OUTSIDE: Final = {
     ),
     "constants that are shipped with the program": (
         "shuffledp.common.crypto.privacy_tokens",
+        "shuffledp.deploy.docker.bill_of_materials._needed",
+        "shuffledp.deploy.docker.bill_of_materials.pins",
         "shuffledp.lab.planning.capacity",
         "shuffledp.lab.planning.cluster_law.shipped_laws",
     ),
