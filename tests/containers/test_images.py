@@ -36,7 +36,8 @@ def test_an_image_holds_only_what_it_needs(images: Images, image: str, missing: 
         f"names = {[*missing, 'tests', 'pytest', 'pip']}\n"
         "importable = [name for name in names if importlib.util.find_spec(f'shuffledp.{name}')"
         " or importlib.util.find_spec(name)]\n"
-        "print(json.dumps({'importable': importable, 'folders': sorted(os.listdir('/app/shuffledp'))}))",
+        "folders = sorted(os.listdir('/app/shuffledp'))\n"
+        "print(json.dumps({'importable': importable, 'folders': folders}))",
     )
 
     assert [] == found["importable"]

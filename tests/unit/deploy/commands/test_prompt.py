@@ -19,7 +19,8 @@ _PATIENCE: Final = 30.0
 
 def _ask(kind: Kind | None, *lines: str) -> str:
     """Type lines into a terminal, one for each prompt, and return all that it showed."""
-    code = f"from shuffledp.deploy.commands import person; print('took', [person.prompt_for_value({kind!r})])"
+    code = "from shuffledp.deploy.commands.person import prompt_for_value as ask; "
+    code += f"print('took', [ask({kind!r})])"
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(_ROOT)
@@ -57,7 +58,8 @@ def test_an_empty_line_is_an_answer_where_a_value_may_be_empty(kind: Kind | None
 @pytest.mark.parametrize("raw", [b"K\xc3\xb6ln\r\n", b"\xef\xbb\xbfK\xc3\xb6ln"])
 def test_a_byte_order_mark_and_a_lines_end_are_no_part_of_a_piped_value(raw: bytes) -> None:
     """Some programs begin UTF-8 text with the one, and most end it with the other."""
-    code = "from shuffledp.deploy.commands.person import read_piped_value; print(ascii(read_piped_value()))"
+    code = "from shuffledp.deploy.commands.person import read_piped_value as read; "
+    code += "print(ascii(read()))"
     found = subprocess.run(
         [sys.executable, "-c", code], input=raw, capture_output=True, check=True, cwd=_ROOT
     )
