@@ -25,12 +25,7 @@ from google.protobuf.json_format import MessageToDict
 from shuffledp.analyzer.task_builder import complete
 from shuffledp.common.accounting.claims import delta_at_claim
 from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
-from shuffledp.common.crypto.hpke import (
-    HpkePrivateKey,
-    envelope_context,
-    layer_context,
-    report_context,
-)
+from shuffledp.common.crypto import hpke
 from shuffledp.common.crypto.hpke import split_every as split
 from shuffledp.common.crypto.privacy_tokens import PendingToken
 from shuffledp.common.crypto.signing import (
@@ -240,13 +235,13 @@ def make(name: str) -> dict[str, Any]:
     return found
 
 
-Keys = tuple[HpkePrivateKey, HpkePrivateKey, HpkePrivateKey]
+Keys = tuple[hpke.HpkePrivateKey, hpke.HpkePrivateKey, hpke.HpkePrivateKey]
 
 
 def _keys(case: Case) -> Keys:
     """Return the keys of the analyzer, the shuffler and a relay."""
     suite = f"x25519-hkdf-sha256-{'aes128gcm' if case.aes else 'chacha20poly1305'}"
-    first, second, third = (HpkePrivateKey(suite, bytes([n]) * 32) for n in (0x11, 0x12, 0x13))
+    first, second, third = (hpke.HpkePrivateKey(suite, bytes([n]) * 32) for n in (0x11, 0x12, 0x13))
     return first, second, third
 
 
@@ -292,16 +287,16 @@ def _answer(
     digest, (analyzer_key, shuffler_key, relay_key) = digest_of(task.to_bytes()), keys
     draws = Draws(_edges(task) if seed is None else _seeded(seed))
     envelope = Contributor(task, digest, secret).prepare(value, draws).envelope
-    opened = shuffler_key.open(envelope, envelope_context(digest))
+    opened = shuffler_key.open(envelope, hpke.envelope_context(digest))
     submission_id, sealed_reports = split_submission(opened)
     layers = split(sealed_reports, task.sent_report_bytes)
-    context = layer_context(digest, 1)
+    context = hpke.layer_context(digest, 1)
     inner = [relay_key.open(each, context) for each in layers] if task.relay else layers
-    reports = [analyzer_key.open(each, report_context(digest)) for each in inner]
+    reports = [analyzer_key.open(each, hpke.report_context(digest)) for each in inner]
     n_keys = len(task.shufflers) * len(reports) + 1
     ephemeral = [sha256(bytes([n]) + submission_id).digest() for n in range(n_keys)]
     again = [
-        sealed(task.suite, task.analyzer_key, report_context(digest), report, key)
+        sealed(task.suite, task.analyzer_key, hpke.report_context(digest), report, key)
         for report, key in zip(reports, ephemeral, strict=False)
     ]
     if task.relay:
@@ -311,7 +306,7 @@ def _answer(
         ]
     plaintext = submission_id + b"".join(again)
     envelope = sealed(
-        task.suite, task.shuffler_key, envelope_context(digest), plaintext, ephemeral[-1]
+        task.suite, task.shuffler_key, hpke.envelope_context(digest), plaintext, ephemeral[-1]
     )
     return {
         "value": value,
@@ -330,16 +325,18 @@ def _layers(task: Task, digest: TaskDigest, keys: Keys, answer: Mapping[str, Any
     (report, *_), (own, *_) = answer["reports"], answer["ephemeral_keys"]
     _, first, second = (key.public_key().raw for key in keys)
     inner = bytes.fromhex(report)
-    inner = sealed(task.suite, task.analyzer_key, report_context(digest), inner, bytes.fromhex(own))
+    inner = sealed(
+        task.suite, task.analyzer_key, hpke.report_context(digest), inner, bytes.fromhex(own)
+    )
     rows = (
-        ("", second, layer_context(digest, 1)),
-        ("a layer of the first hop", second, layer_context(digest, 0)),
-        ("a layer of a third hop", second, layer_context(digest, 2)),
-        ("a layer without a hop", second, layer_context(digest, 1)[:-1]),
-        ("a layer of another task", second, layer_context(TaskDigest(bytes(32)), 1)),
-        ("a layer sealed as a report", second, report_context(digest)),
-        ("a layer sealed as an envelope", second, envelope_context(digest)),
-        ("a layer to the first shuffler", first, layer_context(digest, 1)),
+        ("", second, hpke.layer_context(digest, 1)),
+        ("a layer of the first hop", second, hpke.layer_context(digest, 0)),
+        ("a layer of a third hop", second, hpke.layer_context(digest, 2)),
+        ("a layer without a hop", second, hpke.layer_context(digest, 1)[:-1]),
+        ("a layer of another task", second, hpke.layer_context(TaskDigest(bytes(32)), 1)),
+        ("a layer sealed as a report", second, hpke.report_context(digest)),
+        ("a layer sealed as an envelope", second, hpke.envelope_context(digest)),
+        ("a layer to the first shuffler", first, hpke.layer_context(digest, 1)),
     )
     for number, (why, key, context) in enumerate(rows):
         ephemeral = sha256(b"layer" + bytes([number])).digest()
