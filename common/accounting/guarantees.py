@@ -356,15 +356,8 @@ def published_claim(task: Task, n_users: int, n_refused: int, waived: Waived = N
     if key is None or parameters.match_count is None:
         return f"no paper states a bound for {task.protocol} against the analyzer alone"
     name, bound = PUBLISHED[key]
-    setting = BoundSetting(
-        reduction=parameters.match_count,
-        anonymity_set=parameters.anonymity_set(n_users, n_refused),
-        delta=task.delta,
-        dummies=task.dummies,
-        shuffler=task.shuffler.by_view[-1],
-    )
     try:
-        epsilon = bound(setting)
+        epsilon = bound(BoundSetting.of(parameters, n_users, n_refused))
     except BoundRangeError as error:
         return f"{name} does not apply: {error}"
     return f"{name} would claim epsilon {rounded_up(epsilon)} at delta {rounded_up(task.delta)}"

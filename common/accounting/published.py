@@ -11,12 +11,13 @@ BoundRangeError outside the range of its theorem; a bound's message calls it "it
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from shuffledp.common.accounting.anonymity_set import AnonymitySet
 from shuffledp.common.accounting.clones import finite_epsilon
 from shuffledp.common.accounting.count_distributions import Binomial
 from shuffledp.common.accounting.epsilon_search import check_delta
+from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
 from shuffledp.common.errors import BoundRangeError
 from shuffledp.common.mechanisms.reduction import MatchCountReduction
 from shuffledp.common.messages.guarantee import rounded_up
@@ -52,6 +53,19 @@ class BoundSetting:
 
     def __post_init__(self) -> None:
         check_delta(self.delta)
+
+    @classmethod
+    def of(cls, parameters: PrivacyParameters, n_users: int, n_refused: int = 0) -> Self:
+        """Return the setting of a batch, if any bound covers such reports; or BoundRangeError."""
+        if parameters.match_count is None:
+            raise BoundRangeError("it needs reports with a privacy blanket")
+        return cls(
+            reduction=parameters.match_count,
+            anonymity_set=parameters.anonymity_set(n_users, n_refused),
+            delta=parameters.delta,
+            dummies=parameters.dummies,
+            shuffler=parameters.shuffler,
+        )
 
 
 Bound = Callable[[BoundSetting], float]
@@ -191,9 +205,7 @@ def balle_closed_form(setting: BoundSetting) -> float:
     ε = √(14·ln(2/δ)·(e^ε0 + l - 1)/(n-1)), for l answers and n honest users [BBGN19], [WDX+20]. The
     papers cover no dummies, so any are refused, although the bound would hold. Reports need noise.
     """
-    _check(setting)
-    finite_epsilon(setting.reduction)
-    _check_no_dummies(setting)
+    _check(setting, noise=True, dummies=False)
     blanket = setting.reduction.blanket * setting.anonymity_set.others
     return _closed_form(setting, math.log(2 / setting.delta), blanket)
 
@@ -205,9 +217,7 @@ def pure_dump(setting: BoundSetting) -> float:
     ε = √(14·k·ln(2/δ)/(|S|-1)), for k items and |S| dummies; random ones as in `_counted_dummies`.
     Reports must name items without noise.
     """
-    _check(setting, binomial_dummies=True)
-    _check_one_histogram(setting)
-    _check_no_noise(setting)
+    _check(setting, noise=False, plain=True)
     counted, delta = _counted_dummies(setting)
     return _closed_form(setting, math.log(2 / delta), counted - 1)
 
@@ -219,9 +229,7 @@ def mix_dump(setting: BoundSetting) -> float:
     The formula is `od_hp_theorem_1`'s, for k items instead of h buckets. Reports must name items
     with noise.
     """
-    _check(setting, binomial_dummies=True)
-    _check_one_histogram(setting)
-    finite_epsilon(setting.reduction)
+    _check(setting, noise=True, plain=True)
     return od_hp_theorem_1(setting)
 
 
@@ -233,7 +241,7 @@ def od_hp_theorem_1(setting: BoundSetting) -> float:
     (random ones as in `_counted_dummies`) and n honest users; without hashing, h counts the items.
     Bin(n-1, γ) is below μ - √(2μ·ln(2/δ)), for its mean μ, with probability at most δ/2 (Chernoff).
     """
-    _check(setting, binomial_dummies=True)
+    _check(setting)
     counted, delta = _counted_dummies(setting)
     expected = setting.reduction.blanket * setting.anonymity_set.others
     blanket = counted + expected - math.sqrt(2 * expected * math.log(2 / delta)) - 1
@@ -247,12 +255,9 @@ def ddps(setting: BoundSetting) -> float:
     λ = 64·ln(4/δ)/ε² where ε ≥ √(192·ln(4/δ)/n), else n - ε·n^1.5/√(432·ln(4/δ)), for n honest
     users; the two meet at λ = n/3. λ/n is the blanket. It covers no dummies.
     """
-    _check(setting)
-    _check_one_histogram(setting)
-    finite_epsilon(setting.reduction)
+    _check(setting, noise=True, dummies=False, plain=True)
     if setting.reduction.answers != 2:  # noqa: PLR2004  # a bit has two answers
         raise BoundRangeError(f"it is for bits; here there are {setting.reduction.answers} answers")
-    _check_no_dummies(setting)
     n, log = setting.anonymity_set.others + 1, math.log(4 / setting.delta)
     coins = setting.reduction.blanket * n
     if 3 * coins <= n:
@@ -266,8 +271,7 @@ def fe1(setting: BoundSetting) -> float:
 
     μ = 32·ln(2/δ)/ε², for μ expected dummies in each bucket; their number is fixed or binomial.
     """
-    _check(setting, binomial_dummies=True)
-    _check_no_noise(setting)
+    _check(setting, noise=False)
     expected = float(_fixed_dummies(setting))
     if isinstance(random := setting.anonymity_set.random_dummies, Binomial):
         expected += random.trials * random.chance
@@ -292,24 +296,42 @@ def _closed_form(setting: BoundSetting, log: float, blanket: float) -> float:
     return epsilon
 
 
-def _check(setting: BoundSetting, *, binomial_dummies: bool = False) -> None:
-    """Check that dummies are covered and l is whole, or raise BoundRangeError."""
+def _check(
+    setting: BoundSetting, *, noise: bool | None = None, dummies: bool = True, plain: bool = False
+) -> None:
+    """
+    Check that a bound covers the setting, or raise BoundRangeError.
+
+    Reports must have local noise or none, unless `noise` is None, and name an item if `plain`.
+    """
+    reduction, anonymity_set = setting.reduction, setting.anonymity_set
     if not (setting.dummies.uniform and setting.shuffler.only_permutes):
         raise BoundRangeError(
             "it covers neither dummies of each item nor a shuffler that adds or drops reports"
         )
-    allowed = (Binomial, type(None)) if binomial_dummies else type(None)
-    if not isinstance(setting.anonymity_set.random_dummies, allowed):
+    allowed = (Binomial, type(None)) if dummies else type(None)
+    if not isinstance(anonymity_set.random_dummies, allowed):
         raise BoundRangeError(
-            f"it counts a fixed{' or binomial' * binomial_dummies} number of dummies; here their "
-            "number is random"
+            f"it counts a fixed{' or binomial' * dummies} number of dummies; here their number is "
+            "random"
         )
-    answers = setting.reduction.answers
-    if answers != math.floor(answers):
+    if reduction.answers != math.floor(reduction.answers):
         raise BoundRangeError(
             "it is for randomized response and local hashing; "
-            f"l = {answers:.4g} is not a whole number of answers"
+            f"l = {reduction.answers:.4g} is not a whole number of answers"
         )
+    if plain and (reduction.collision > 0 or reduction.third_value == "independent"):
+        here = "are hashed" if reduction.collision > 0 else "may support several values"
+        raise BoundRangeError(f"only for reports that name an item; here reports {here}")
+    if noise:
+        finite_epsilon(reduction)
+    elif noise is not None and math.isfinite(reduction.local_epsilon):
+        local_epsilon = rounded_up(reduction.local_epsilon)
+        raise BoundRangeError(
+            f"it is for reports without noise; here the local ε is {local_epsilon}"
+        )
+    if not dummies and anonymity_set.dummies:
+        raise BoundRangeError(f"it covers no dummies; here there are {anonymity_set.dummies}")
 
 
 def _counted_dummies(setting: BoundSetting) -> tuple[float, float]:
@@ -328,25 +350,6 @@ def _counted_dummies(setting: BoundSetting) -> tuple[float, float]:
 
 def _fixed_dummies(setting: BoundSetting) -> int:
     return setting.anonymity_set.dummies - setting.anonymity_set.known_dummies
-
-
-def _check_no_dummies(setting: BoundSetting) -> None:
-    if dummies := setting.anonymity_set.dummies:
-        raise BoundRangeError(f"it covers no dummies; here there are {dummies}")
-
-
-def _check_no_noise(setting: BoundSetting) -> None:
-    if math.isfinite(local_epsilon := setting.reduction.local_epsilon):
-        raise BoundRangeError(
-            f"it is for reports without noise; here the local ε is {rounded_up(local_epsilon)}"
-        )
-
-
-def _check_one_histogram(setting: BoundSetting) -> None:
-    hashed = setting.reduction.collision > 0
-    if hashed or setting.reduction.third_value == "independent":
-        here = "are hashed" if hashed else "may support several values"
-        raise BoundRangeError(f"only for reports that name an item; here reports {here}")
 
 
 PUBLISHED: Final[Mapping[str, tuple[str, Bound]]] = {

@@ -2,7 +2,10 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, Self
+from typing import ClassVar, Final, Literal, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from shuffledp.common.errors import AccountingError
 from shuffledp.common.mechanisms.weights import ResponseWeights
@@ -11,6 +14,7 @@ MAX_ANSWERS: Final = 10**9
 MIN_LOCAL_EPSILON: Final = 1e-9
 """Limits of the tested range of l and of the local ε."""
 
+Answers = TypeVar("Answers", float, NDArray[np.float64])
 ThirdValue = Literal["exclusive", "independent", "none", "absent"]
 
 
@@ -89,12 +93,11 @@ class MatchCountReduction:
                 f"local epsilon is {local_epsilon}; it must be at least {MIN_LOCAL_EPSILON}"
             )
         collision, third_value = _relations(answers, collision, hashed=hashed)
-        inverse = math.exp(-local_epsilon)
-        total = 1 + (answers - 1) * inverse
+        total = 1 + (answers - 1) * math.exp(-local_epsilon)
         return cls(
             answers=answers,
             local_epsilon=local_epsilon,
-            blanket=answers * inverse / total,
+            blanket=blanket_of(answers, local_epsilon),
             signal=-math.expm1(-local_epsilon) / total,
             collision=collision,
             third_value=third_value,
@@ -178,6 +181,18 @@ class PureReduction:
 
 
 Reduction = MatchCountReduction | PureReduction
+
+
+def blanket_of(answers: Answers, local_epsilon: float) -> Answers:
+    """Return the blanket l / (e^ε + l - 1) of randomized response over l answers [BBGN19]."""
+    inverse = math.exp(-local_epsilon)
+    return answers * inverse / (1 + (answers - 1) * inverse)
+
+
+def support_of(answers: Answers, blanket: Answers, collision: Answers) -> tuple[Answers, ...]:
+    """Return the chances that a report supports its user's value, another one, and a dummy one."""
+    by_chance, signal = blanket / answers, 1 - blanket
+    return signal + by_chance, signal * collision + by_chance, 1 / answers
 
 
 def _relations(answers: int, collision: float | None, *, hashed: bool) -> tuple[float, ThirdValue]:

@@ -8,8 +8,6 @@ from typing import Final, TypeVar
 import scipy
 
 from shuffledp.common.accounting.epsilon_search import gaussian_delta
-from shuffledp.common.errors import PlanError
-from shuffledp.lab.planning.requirements import Requirements
 
 MAX_STEP: Final = 0.7
 """Largest step in ln μ before the target is bracketed: a factor of 4 of the noise."""
@@ -23,7 +21,7 @@ _MIN_MU: Final = 1e-12
 _MAX_MU: Final = 1e6
 """End of the search for μ, which starts at _MIN_MU."""
 
-Found = TypeVar("Found")
+T = TypeVar("T")
 _Trial = tuple[float, float]
 """A level of noise and the excess of its design; above 0 the target is missed."""
 
@@ -56,26 +54,27 @@ def log_excess(found: tuple[float, float], target: tuple[float, float]) -> float
 
 
 def least_noise(
-    attempt: Callable[[float], tuple[Found | None, float]],
+    attempt: Callable[[float], tuple[T | None, float]],
     *,
     start: float,
     slack: float,
     max_step: float = MAX_STEP,
-) -> tuple[Found, float] | None:
+    most: int = _MAX_EVALUATIONS,
+) -> tuple[T, float] | None:
     """
     Return the least noisy design found that meets a target, with its level; None without one.
 
     A level is the log of a factor on μ: the higher, the less noise. `attempt` maps it to a design
     and its `log_excess`, which rises with the level, about as fast; to None and -∞ if so much noise
     is impossible. The search ends `slack` below the target at most; steps are at most `max_step`
-    before the target is bracketed. Cost: up to twelve attempts, mostly two or three.
+    before the target is bracketed. Cost: up to `most` attempts, mostly two or three.
     """
-    best: tuple[Found, float] | None = None
+    best: tuple[T, float] | None = None
     passed: _Trial | None = None
     failed: _Trial | None = None
     before: _Trial | None = None
     level, slope, aim = start, 1.0, -_AIM * slack
-    for _ in range(_MAX_EVALUATIONS):
+    for _ in range(most):
         design, excess = attempt(level)
         if excess > 0:
             failed = (level, excess)
@@ -99,18 +98,15 @@ def least_noise(
     return best
 
 
-def least_noisy(
-    name: str,
-    target: Requirements,
-    attempt: Callable[[float], tuple[Found | None, float]],
-    **search: float,
-) -> Found:
-    """Return the design that `least_noise` finds; raise PlanError about `name` without one."""
-    best = least_noise(attempt, **search)
-    if best is None:
-        coalition = f" and a coalition epsilon of {target.coalition_epsilon:g}"
-        raise PlanError(
-            f"{name} cannot meet a central epsilon of {target.central_epsilon:g}"
-            f"{coalition * (target.shufflers > 1)} with {target.honest} honest users"
-        )
-    return best[0]
+def last_enough(
+    enough: Callable[[float], bool], good: float, bad: float, rel_tol: float
+) -> float | None:
+    """Return the number nearest to `bad` that is enough, by bisection of logs; None without any."""
+    if enough(bad):
+        return bad
+    if not enough(good):
+        return None
+    while max(good, bad) > min(good, bad) * (1 + rel_tol):
+        middle = math.sqrt(good * bad)
+        good, bad = (middle, bad) if enough(middle) else (good, middle)
+    return good

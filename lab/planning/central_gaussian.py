@@ -11,8 +11,11 @@ from typing import Final
 
 import numpy as np
 
+from shuffledp.common.mechanisms.tables import Tables
+from shuffledp.common.mechanisms.views import View
 from shuffledp.common.protocols import Kind
 from shuffledp.common.task.draft import NumberDraft
+from shuffledp.common.task.view_specs import TableSpec
 from shuffledp.lab.planning.calibration import gaussian_mu
 from shuffledp.lab.planning.requirements import Requirements
 
@@ -48,6 +51,20 @@ def prefix_factor(target: Requirements) -> float:
     return target.prefix_error(items * (1 - items / target.domain_size))
 
 
+def tables_square(spec: TableSpec) -> float:
+    """
+    Return the squared error at μ = 1 of a count, with the same noise in all V tables.
+
+    A user changes all tables together by √(2·V) in the Euclidean norm. Least squares follow, as
+    they do in a task for the tables.
+    """
+    sizes = spec.view_sizes()
+    values = tuple(each.size for each in spec.attributes)
+    even = Tables(views=View.averaging(1.0, sizes), attribute_sizes=values, tables=spec.views)
+    cells, _ = even.variances(sum(sizes))  # of counts with the variance 1
+    return 2 * len(sizes) * float(np.average(cells, weights=sizes))
+
+
 def _mean_square(target: Requirements) -> float:
     """Return the error of each of several numbers, all of which a user may change by the range."""
     numbers = target.draft_fields.get("numbers") or NumberDraft()
@@ -62,5 +79,6 @@ _SQUARES: Final[Mapping[Kind, Callable[[Requirements], float]]] = {
     "mean": _mean_square,
     "vector": _mean_square,
     "key-value": lambda target: float(target.domain_size),  # a user may own every key, or none
+    "table": lambda target: tables_square(Tables.specify(target.draft_fields["tables"])),
 }
 """Squared errors at μ = 1 of the sums whose errors a plan of each kind predicts."""

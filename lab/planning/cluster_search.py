@@ -9,7 +9,7 @@ with one room can be padded instead: everybody shows the room. A fast model of Î
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
@@ -26,7 +26,7 @@ from shuffledp.common.mechanisms.weights import ResponseWeights
 from shuffledp.common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
 from shuffledp.lab.planning.calibration import least_noise, log_excess
 from shuffledp.lab.planning.cluster_law import ClusterLaw, poisson_delta, shipped_laws
-from shuffledp.lab.planning.shuffler_noise import CLAIM_ROOM, MARGIN
+from shuffledp.lab.planning.excess import CLAIM_ROOM, MARGIN
 
 _FILLED: Final = (0.3, 0.5, 0.65, 0.8, 0.9, 0.95)
 """Probabilities to try that a shown room holds a cluster."""
@@ -311,27 +311,23 @@ def _ranked(specs: Sequence[ClusterDummies]) -> list[ClusterDummies]:
 
 
 def _fits(spec: ClusterDummies, target: ClusterTarget) -> bool:
-    return all(figure(spec) <= cap for _, cap, figure in _caps(target))
+    return all(figure(spec) <= getattr(target, cap) for cap, (_, figure) in _CAPS.items())
 
 
-def _caps(
-    target: ClusterTarget,
-) -> tuple[tuple[str, float, Callable[[ClusterDummies], float]], ...]:
-    """Return what each cap limits, the cap, and the figure of a design."""
-    return (
-        ("expected reports per user", target.messages_cap, expected_reports),
-        ("influence of one submission", target.influence_cap, lambda spec: max(spec.influence)),
-    )
+_CAPS: Final[Mapping[str, tuple[str, Callable[[ClusterDummies], float]]]] = {
+    "messages_cap": ("expected reports per user", expected_reports),
+    "influence_cap": ("influence of one submission", lambda spec: max(spec.influence)),
+}
+"""By cap, what it limits, and that figure of a design."""
 
 
 def _refusal(specs: Sequence[ClusterDummies], target: ClusterTarget) -> PlanError:
     goal = f"the clusters' own epsilon {target.epsilon:g} at delta {target.delta:g}"
     if not specs:
         return PlanError(f"no tabulated clusters meet {goal} with {target.honest_users:,} users")
-    for name, cap, figure in _caps(target):
-        least = min(map(figure, specs))
-        if least > cap:
-            return PlanError(
-                f"for {goal} the {name} must be at least {least:.4g}; the cap is {cap:g}"
-            )
+    for cap, (name, figure) in _CAPS.items():
+        least, most = min(map(figure, specs)), getattr(target, cap)
+        if least > most:
+            rule = f"the {name} must be at least {least:.4g}; the cap is {most:g}"
+            return PlanError(f"for {goal} {rule}")
     return PlanError(f"no tabulated clusters meet {goal} within all caps together")

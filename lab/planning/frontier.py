@@ -6,6 +6,9 @@ approximately μ-GDP with μ² = 2(1-c)·l·(1-γ)²/(n_hγ + D), where c = 1/l 
 Solved for γ, this gives the least noise for a guarantee. The approximation only guides the search;
 stated figures are the exact accountant's. Where the exact accountant has been run, a `Tightness`
 records the ratio of approximate to exact μ and corrects later approximations.
+
+Published bounds are about ε² = 14·l·ln(2/δ) / (n_hγ + D) [BBGN19]: without 1-c and 1-γ, and with
+ε²/(7·ln(2/δ)) for μ².
 """
 
 import math
@@ -19,14 +22,13 @@ from shuffledp.common.accounting.count_distributions import MAX_COUNT
 from shuffledp.common.limits import MAX_ENVELOPE_BYTES
 from shuffledp.common.mechanisms.base import Vector
 from shuffledp.common.mechanisms.hashing.local_hashing import fields, seeds_of
+from shuffledp.common.mechanisms.reduction import MatchCountReduction, blanket_of, support_of
+from shuffledp.common.mechanisms.support import bernoulli_variance
 from shuffledp.common.protocols import PROTOCOLS, ProtocolRow
 from shuffledp.common.task.task import envelope_bytes
 from shuffledp.lab.planning.calibration import gaussian_mu
-from shuffledp.lab.planning.design import ItemDesign, blanket_probability, share_errors
+from shuffledp.lab.planning.design import Design
 from shuffledp.lab.planning.requirements import Requirements
-
-SEARCHED: Final = ("sh", "mixdump", "puredump", "murs", "od-hp", "fe1")
-"""Protocols to search; the blanket of each consists of uniform reports."""
 
 CLOSE_ENOUGH: Final = 1.003
 """Among errors within this factor of the least, the cheapest design wins."""
@@ -40,6 +42,29 @@ _LARGEST_REPORT: Final = 12
 """Bytes of the largest report."""
 
 
+def share_errors(
+    target: Requirements, answers: Vector, blanket: Vector, dummies: Vector, collision: Vector
+) -> Vector:
+    """Return a share's predicted squared error for arrays of designs; infinite without a signal."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p, q, q_dummy = support_of(answers, blanket, collision)
+        errors = bernoulli_variance(
+            1 / target.domain_size,
+            n_real=target.n_users,
+            n_dummies=target.n_users * dummies,
+            p=p,
+            q=q,
+            q_dummy=q_dummy,
+        )
+    return np.where(np.isfinite(errors) & (blanket < 1), errors, math.inf)
+
+
+def share_error(target: Requirements, reduction: MatchCountReduction) -> float:
+    """Return a share's predicted squared error for plain items without dummies."""
+    answers, none = np.array(float(reduction.answers)), np.zeros(())
+    return float(share_errors(target, answers, np.array(reduction.blanket), none, none))
+
+
 class Tightness(NamedTuple):
     """The logarithm of the ratio of approximate to exact μ, for a number of answers."""
 
@@ -47,15 +72,19 @@ class Tightness(NamedTuple):
     log_factor: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class SearchPoint:
     """A protocol with a number of answers and a maximum of dummies, before its noise is chosen."""
 
+    needed: int
+    """Dummies per user, rounded up."""
+    seeds: int
+    """Number of seeds of the hash family, to decode; 0 for plain items."""
+    mse: float
+    """Approximate mean squared error of a share."""
     protocol: str
     answers: int
     dummies_per_user: float
-    mse: float
-    """Approximate mean squared error of a share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +92,18 @@ class Frontier:
     """The approximate least errors for one set of requirements, corrected by exact results."""
 
     target: Requirements
+    name: str = ""
+    """The protocol whose designs are wanted; by default that of a point."""
     known: Mapping[bool, list[Tightness]] = field(default_factory=lambda: {True: [], False: []})
     """Exact results for hashed (True) and for plain reports."""
+    whole: bool = False
+    """Whether only whole numbers of dummies are tried."""
 
     def points(self, protocol: str) -> list[SearchPoint]:
         """
         Return a protocol's points with an approximate error within CLOSE_ENOUGH of the least.
 
-        Sorted by dummies rounded up, then by seeds to decode, then by error; may be empty.
+        Sorted by dummies, then by seeds, then by error; may be empty.
         """
         target = self.target
         answers, known = np.array([[float(target.domain_size)]]), PROTOCOLS[protocol]
@@ -81,23 +114,23 @@ class Frontier:
         most = self._numbers_of_dummies(known)
         tightness = _interpolated(answers, self.known[known.hashes])
         blanket, dummies = self.solve(protocol, answers, most, tightness)
-        errors = share_errors(target, answers, blanket, dummies, hashed=known.hashes)
-        if known.dummy_distributions and not known.noiseless:
+        errors = share_errors(target, answers, blanket, dummies, _collision(known, answers))
+        if known.dummy_distributions and not (known.noiseless or self._published):
             errors[dummies < _MIN_DUMMIES] = math.inf  # without dummies, it is another protocol
         least = float(errors.min())
         if not math.isfinite(least):
             return []
-        ranked = []
-        for row, column in np.argwhere(errors <= CLOSE_ENOUGH * least).tolist():
-            point = SearchPoint(
+        return sorted(
+            SearchPoint(
+                needed=math.ceil(dummies[row, column] - 1e-9),
+                seeds=seeds_of(target.domain_size, int(answers[row, 0])) if known.hashes else 0,
+                mse=float(errors[row, column]),
                 protocol=protocol,
                 answers=int(answers[row, 0]),
                 dummies_per_user=float(most[column]),
-                mse=float(errors[row, column]),
             )
-            seeds = seeds_of(target.domain_size, point.answers) if known.hashes else 0
-            ranked.append((math.ceil(dummies[row, column] - 1e-9), seeds, point.mse, point))
-        return [point for *_, point in sorted(ranked, key=lambda entry: entry[:3])]
+            for row, column in np.argwhere(errors <= CLOSE_ENOUGH * least).tolist()
+        )
 
     def solve(
         self, protocol: str, answers: Vector, most: Vector, tightness: Vector | float
@@ -111,30 +144,48 @@ class Frontier:
         """
         target, row = self.target, PROTOCOLS[protocol]
         others = target.honest - 1
-        independence = 1 - 1 / answers if row.hashes else np.ones_like(answers)
-        # The largest μ of Gaussian differential privacy allowed for one round.
-        mu = gaussian_mu(target.central_epsilon, target.delta) / math.sqrt(target.rounds)
-        scale = np.exp(2 * np.asarray(tightness)) * mu**2 / (2 * independence * answers)
+        independence = 1 - _collision(row, answers) * (not self._published)
+        scale = np.exp(2 * np.asarray(tightness)) * self._mu**2 / (2 * independence * answers)
         # The smaller root of (1 - γ)² = scale · (others·γ + D + 1), without cancellation.
-        half = 2 + scale * others
+        half = self._power + scale * others
         rest = 1 - scale * (target.honest * most + 1)
-        root = np.sqrt(np.maximum(half**2 - 4 * rest, 0))
+        root = np.sqrt(np.maximum(half**2 - 2 * self._power * rest, 0))
         blanket = np.where(rest > 0, 2 * rest / (half + root), 0.0)
-        least_noise = blanket_probability(answers, target.noise_cap)
+        least_noise = blanket_of(answers, target.noise_cap)
         if target.may_be_plain and row.may_be_noiseless:
             least_noise = np.where(blanket > least_noise, least_noise, 0.0)
         if row.noiseless:
             blanket = np.zeros_like(blanket)
             needed = (1 / scale - 1) / target.honest
-            return blanket, np.where(needed <= most, np.maximum(needed, 0.0), np.nan)
+            return blanket, self._numbers(np.where(needed <= most, np.maximum(needed, 0.0), np.nan))
         one_round = min(target.central_epsilon / target.rounds, target.noise_cap)
-        most_noise = blanket_probability(answers, one_round)
+        most_noise = blanket_of(answers, one_round)
         noisy = blanket > least_noise
         blanket = np.clip(blanket, least_noise, np.maximum(most_noise, least_noise))
-        needed = ((1 - blanket) ** 2 / scale - 1 - others * blanket) / target.honest
-        return blanket, np.where(noisy, most, np.clip(needed, 0.0, most))
+        needed = ((1 - blanket) ** self._power / scale - 1 - others * blanket) / target.honest
+        return blanket, self._numbers(np.where(noisy, most, np.clip(needed, 0.0, most)))
 
-    def design(self, point: SearchPoint, tightness: float) -> ItemDesign | None:
+    def _numbers(self, dummies: Vector) -> Vector:
+        return np.ceil(dummies) if self.whole else dummies
+
+    @property
+    def _mu(self) -> float:
+        """The largest μ allowed for one round."""
+        target = self.target
+        if self._published:
+            return target.central_epsilon / math.sqrt(7 * math.log(2 / target.delta))
+        return gaussian_mu(target.central_epsilon, target.delta) / math.sqrt(target.rounds)
+
+    @property
+    def _published(self) -> bool:
+        return self.target.accounting == "published"
+
+    @property
+    def _power(self) -> int:
+        """The power of 1 - γ in μ²."""
+        return 0 if self._published else 2
+
+    def design(self, point: SearchPoint, tightness: float) -> Design | None:
         """Return the point's design with the least approximate noise, or None if none fits."""
         answers, most = np.array([float(point.answers)]), np.array([point.dummies_per_user])
         [gamma], [dummies] = (
@@ -146,8 +197,8 @@ class Frontier:
         if gamma > 0:
             epsilon = math.log1p(point.answers * (1 - gamma) / gamma)
             epsilon = min(_rounded(epsilon, up=False), self.target.noise_cap)
-        return ItemDesign.of(
-            point.protocol,
+        return Design.of(
+            self.name or point.protocol,
             self.target,
             buckets=point.answers if PROTOCOLS[point.protocol].hashes else 0,
             local_epsilon=epsilon,
@@ -164,11 +215,17 @@ class Frontier:
         if not row.dummy_distributions or self.target.trust == "none" or most < _MIN_DUMMIES:
             return np.zeros(1)
         if row.noiseless:
-            return np.array([most])
+            return np.array([math.floor(most) if self.whole else most])
+        if self.whole:
+            return np.arange(0.0, 1 + math.floor(most))
         whole = np.arange(1.0, 1 + min(_WHOLE, math.floor(most)))
         steps = np.geomspace(_MIN_DUMMIES, most, _STEPS)
         inner = [_rounded(step, up=False) for step in steps[:-1].tolist()]
         return np.unique(np.concatenate([inner, whole, [most]]))
+
+
+def _collision(row: ProtocolRow, answers: Vector) -> Vector:
+    return 1 / answers if row.hashes else np.zeros_like(answers)
 
 
 def _interpolated(answers: Vector, known: Sequence[Tightness]) -> Vector:

@@ -1,7 +1,7 @@
 """Show a plan as tables, as JSON and as a task draft."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any, Final
 
@@ -21,9 +21,10 @@ from shuffledp.deploy.terminal.tables import (
     print_guarantees,
     print_rows,
 )
-from shuffledp.lab.planning.design import Design, ItemDesign
-from shuffledp.lab.planning.planner import Plan, family_of
-from shuffledp.lab.planning.value_design import PLANNED_KINDS
+from shuffledp.lab.planning.design import Design
+from shuffledp.lab.planning.hierarchies import quantiles_beside
+from shuffledp.lab.planning.planner import Plan
+from shuffledp.lab.planning.requirements import Requirements
 from shuffledp.user_agent.policy import Claim
 
 DAYS_TO_DEADLINE: Final = 7
@@ -33,6 +34,8 @@ _LEAST_ERRORS: Final = (
     "Least mean squared error with a local cap of {local_cap}: {with_local_cap}; without one: "
     "{without_local_cap}; with two shufflers, which need a second operator: {two_shufflers}."
 )
+_BESIDE: Final[Mapping[Kind, Callable[[Requirements], str]]] = {"mean": quantiles_beside}
+"""States what another kind of task would give beside the estimate; may be empty."""
 
 
 def default_local_cap(rounds: int, kind: str = "local") -> float:
@@ -63,7 +66,7 @@ def least_sentence(least: Mapping[str, float]) -> str:
 def to_json(plan: Plan) -> dict[str, Any]:
     """Return a plan's JSON fields; an infinite number is the text "inf"."""
     target, best = plan.target, plan.best
-    common = {
+    found = {
         **_design_as_json(best),
         "bytes_per_user": best.bytes_per_user,
         "guarantees": plan.guarantees,
@@ -76,10 +79,9 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "domain_size": target.domain_size,
         "delta": target.delta,
     }
-    if not isinstance(best, ItemDesign):
-        return {"kind": target.kind, **common}
-    return {
-        **common,
+    if not best.kind.of_items:
+        return {"kind": target.kind, **found}
+    return found | {
         "predicted_mse_top": best.head_errors(),
         "binding": list(plan.binding),
         "honest_users": target.honest,
@@ -101,7 +103,7 @@ def _design_as_json(design: Design) -> dict[str, Any]:
         for claim in ("central_epsilon", "coalition_epsilon"):
             common[claim] = getattr(design.task, claim)
     dummies = design.dummies
-    if math.isinf(design.local_epsilon) or isinstance(design, ItemDesign):
+    if math.isinf(design.local_epsilon) or design.kind.of_items:
         up, down = design.influence
         common |= {
             "dummies_per_user": dummies.expected_per_user,
@@ -109,8 +111,7 @@ def _design_as_json(design: Design) -> dict[str, Any]:
             "largest_submission": design.unclaimed.lengths[-1],
             "influence": {"up": up, "down": down},
         }
-    if not isinstance(design, ItemDesign):
-        share = design.smallest_share
+    if not design.kind.of_items:
         return common | {
             "mechanism": {
                 name.removeprefix("lasting_"): number
@@ -121,13 +122,12 @@ def _design_as_json(design: Design) -> dict[str, Any]:
             "bytes_per_user": design.bytes_per_user,
             "biased": design.biased,
             "floor": design.floor,
-            **({"smallest_share": share} if share else {}),
             **design.figures,
         }
     return common | {
         "mechanism": {
             "name": "local-hashing" if design.draft.buckets else "grr",
-            "buckets": design.answers,
+            "buckets": design.draft.buckets or design.target.domain_size,
             "local_epsilon": design.local_epsilon,
         },
         "clusters": asdict(dummies) if isinstance(dummies, ClusterDummies) else None,
@@ -176,7 +176,7 @@ def draft(plan: Plan, now: float) -> str:
 
 def _predicted(design: Design) -> str:
     """Return sentences with the predicted error of a plan, in the values' unit and squared."""
-    kind, error = PLANNED_KINDS[design.target.kind], design.mse
+    kind, error = design.kind, design.mse
     qualified = " or more" * design.floor + " without its bias" * design.biased
     return (
         f"Predicted for {design.target.n_users:,} users: standard error of {kind.error_of} "
@@ -187,24 +187,22 @@ def _predicted(design: Design) -> str:
 
 def _smallest(design: Design) -> str:
     """Return a sentence with the smallest share that is found; empty for other kinds."""
-    if not design.smallest_share:
-        return ""
-    if design.smallest_share == 1:
+    share = design.figures.get("smallest_share", 0.0)
+    if share == 1:
         return " With so few users no value is found reliably."
-    share = f"{100 * design.smallest_share:.3g} %"
-    return f" A value that {share} of users hold is found with 95 % probability."
+    words = f" A value that {100 * share:.3g} % of users hold is found with 95 % probability."
+    return words * (share > 0)
 
 
 def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
     """Print a plan: the best design of each protocol, then the best one and its guarantee."""
-    target, best = plan.target, plan.best
-    kind = PLANNED_KINDS[target.kind]
+    target, best, kind = plan.target, plan.best, plan.best.kind
     legend = f"error: mean squared error of {kind.error_of}; ratio: to central Gaussian noise's"
     listed = [best, *plan.runners_up]
     if (two := plan.two_shufflers) is not None:
         legend += "; x2: two shufflers, which need a second operator and --shufflers 2"
         listed += [two] * (two is not best)
-    if isinstance(best, ItemDesign):
+    if kind.of_items:
         legend += "; one liar: users by which one dishonest submission moves a value."
     else:
         legend += f"; claim: the central epsilon that each task will state. {CLAIM_ROOM_NOTE}"
@@ -214,13 +212,13 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
     for name, why in plan.left_out.items():
         console.print(f"{name} is skipped: {why}.", style="dim")
     console.print(
-        f"[bold]{best.protocol}[/bold]: {kind.describe(best)} and {best.bytes_per_user:,} bytes "
-        f"per user{' and round' * (target.rounds > 1)}."
+        f"[bold]{best.protocol}[/bold]: {kind.describe(best.unclaimed)} and "
+        f"{best.bytes_per_user:,} bytes per user{' and round' * (target.rounds > 1)}."
     )
     console.print(_predicted(best))
-    if best.sentence:
-        console.print(best.sentence)
-    if isinstance(best, ItemDesign):
+    if kind.sentence:
+        console.print(kind.sentence.format(**best.figures))
+    if kind.of_items:
         errors = zip(target.head, best.head_errors(), strict=True)
         top = ", ".join(f"{share:g} ± {math.sqrt(error):.2g}" for share, error in errors)
         binding = ", ".join(plan.binding) or "none"
@@ -242,26 +240,6 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
         console.print("With one-time tokens (task create --token-key), nobody can make users up.")
 
 
-def _cluster_notes(design: Design) -> Iterator[str]:
-    """Yield warnings about clusters of positive and negative reports."""
-    target = design.target
-    up, down = map(rounded_up, design.influence)
-    yield (
-        f"one dishonest submission can add {up} users to a value, or take {down} away"
-        f"{'; --influence-cap sets a limit' * math.isinf(target.influence_cap)}."
-    )
-    if target.honest_fraction == 1:
-        yield (
-            "users who send no clusters, or tell the analyzer theirs, leave signed with fewer, "
-            "and its guarantee soon fails; plan for them with --honest-fraction."
-        )
-    if math.isinf(design.local_epsilon):
-        yield (
-            "signed has no local noise: if the shuffler and the analyzer pool what they saw, "
-            "nothing is guaranteed. Where that matters, set --local-cap."
-        )
-
-
 def _notes(plan: Plan) -> Iterator[str]:
     """Yield warnings about device limits, too few users, and errors that are not predicted."""
     target, design = plan.target, plan.best
@@ -279,13 +257,13 @@ def _notes(plan: Plan) -> Iterator[str]:
     epsilon, cap = plan.central_guarantee.epsilon, target.local_cap
     unused = target.trust != "none" and epsilon < _UNUSED * target.central_epsilon
     # For other designs, binding constraints say so.
-    if unused and math.isfinite(cap) and not isinstance(design, ItemDesign):
+    if unused and math.isfinite(cap) and not design.kind.of_items:
         yield (
             f"the local cap of {cap:g} limits this plan, which needs a central epsilon of "
             f"{rounded_up(epsilon)} only. --local-cap none or a larger one may have less error; "
             "devices must allow it."
         )
-    error, (most, what) = math.sqrt(design.mse), PLANNED_KINDS[target.kind].largest_error(target)
+    error, (most, what) = math.sqrt(design.mse), design.kind.largest_error(target)
     if error > most:
         yield (
             f"too few users: the standard error of {error:.2g} exceeds {most:g}, {what}; raise "
@@ -296,8 +274,8 @@ def _notes(plan: Plan) -> Iterator[str]:
             f"with fewer than {target.n_min:,} users, nothing is released; plan for fewer with "
             "--n-min."
         )
-    yield from _notes_on_liars(plan)
-    if beside := family_of(target.kind).beside(target):
+    yield from _notes_on_liars(design)
+    if (state := _BESIDE.get(target.kind)) and (beside := state(target)):
         yield f"{beside}."
     if design.floor:
         yield "the predicted error is a lower bound: decoding many candidates increases it."
@@ -308,21 +286,36 @@ def _notes(plan: Plan) -> Iterator[str]:
         )
 
 
-def _notes_on_liars(plan: Plan) -> Iterator[str]:
+def _notes_on_liars(design: Design) -> Iterator[str]:
     """Yield warnings about dishonest users and, for clusters, about all who depart from them."""
-    target, design = plan.target, plan.best
-    if isinstance(design.dummies, ClusterDummies):
-        yield from _cluster_notes(design)
-    elif math.isinf(design.local_epsilon) and not isinstance(design, ItemDesign):
+    target, plain = design.target, math.isinf(design.local_epsilon)
+    if not isinstance(design.dummies, ClusterDummies):
+        if plain and not design.kind.of_items:
+            yield (
+                f"one dishonest submission can move {design.kind.error_of} as much as "
+                f"{rounded_up(max(design.influence))} honest users can."
+            )
+        return
+    up, down = map(rounded_up, design.influence)
+    yield (
+        f"one dishonest submission can add {up} users to a value, or take {down} away"
+        f"{'; --influence-cap sets a limit' * math.isinf(target.influence_cap)}."
+    )
+    if target.honest_fraction == 1:
         yield (
-            f"one dishonest submission can move {PLANNED_KINDS[target.kind].error_of} as much as "
-            f"{rounded_up(max(design.influence))} honest users can."
+            "users who send no clusters, or tell the analyzer theirs, leave signed with fewer, "
+            "and its guarantee soon fails; plan for them with --honest-fraction."
+        )
+    if plain:
+        yield (
+            "signed has no local noise: if the shuffler and the analyzer pool what they saw, "
+            "nothing is guaranteed. Where that matters, set --local-cap."
         )
 
 
 def _cells(design: Design) -> dict[str, str]:
     name = design.protocol + " x2" * (design.draft.relay is not None)
-    cells, items = {"protocol": name}, isinstance(design, ItemDesign)
+    cells, items = {"protocol": name}, design.kind.of_items
     if items:
         cells["buckets"] = f"{design.draft.buckets:,}" if design.draft.buckets else "-"
     cells["local ε"] = rounded_up(design.local_epsilon)
@@ -335,6 +328,6 @@ def _cells(design: Design) -> dict[str, str]:
         "error": f"{design.mse:.3g}{' + bias' * design.biased}",
         "ratio": f"{design.ratio_to_central_gaussian:.3g}",
     }
-    if isinstance(design, ItemDesign):
+    if items:
         cells["one liar"] = "+{:.3g}/-{:.3g}".format(*design.influence)
     return cells

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 from shuffledp.common.accounting.epsilon_search import MAX_EPSILON
 from shuffledp.common.errors import UsageError
@@ -16,13 +16,15 @@ from shuffledp.common.mechanisms.hashing.local_hashing import REPORT_DTYPE as HA
 from shuffledp.common.messages.submission import PLAIN_REPORT
 from shuffledp.common.protocols import Kind
 from shuffledp.common.task.domain_spec import group_count
-from shuffledp.common.task.draft import TaskDraft
+from shuffledp.common.task.draft import RelayDraft, TaskDraft
 from shuffledp.common.task.kinds import KINDS, kinds_with
+from shuffledp.common.task.shuffler_spec import ItemNoise
 from shuffledp.common.task.specs import MAX_DOMAIN_SIZE
 from shuffledp.common.task.task import MIN_COMPOSED_DELTA, MIN_DELTA, envelope_bytes, honest_share
 
 Prefix = Literal["average", "worst"]
 TrustLevel = Literal["shuffler-dummies", "anonymity", "none"]
+Accounting = Literal["published", "tight"]
 Progress = Callable[[str], None]
 """Function that receives the name of the protocol to be planned next."""
 MIN_CENTRAL_EPSILON: Final = 1e-6
@@ -30,8 +32,14 @@ MIN_CENTRAL_EPSILON: Final = 1e-6
 MIN_VALUE_EPSILON: Final = 0.01
 """Least local ε that a search tries for kinds other than items."""
 MAX_ROUNDS: Final = 10_000
+USUAL_MESSAGES: Final = 5.0
+"""Default cap on messages per user, for protocols that can trade messages for accuracy."""
 UNUSED_KEY: Final = bytes(31) + b"\x09"
 """Placeholder for public keys in tasks that encrypt nothing."""
+RELAY_KEY: Final = bytes(31) + b"\x08"
+"""Placeholder for the key of a second shuffler."""
+Noises = tuple[ItemNoise, ...]
+"""The noise of a shuffler on the items of each view."""
 _UNUSED_DEADLINE: Final = 4_000_000_000
 _ROUNDING: Final = 1e-9
 """Amount by which the sum of decimal shares may exceed 1."""
@@ -76,6 +84,12 @@ class Requirements:
     """Target ε of a task against the analyzer with either of two shufflers."""
     max_mse: float = math.inf
     """Largest useful mean squared error of a share; of ordered buckets, of a prefix."""
+    protocol: str = ""
+    """The only protocol to plan; empty for all of the kind."""
+    accounting: Accounting = "tight"
+    """Whether the papers' own bounds, or the exact accountant, must meet the target."""
+    useful_mse: float = math.inf
+    """Error of a share from which on another family's design is better."""
     prefix: Prefix = "average"
     """The prefix of ordered buckets whose error counts."""
     margin_share: float = 0.1
@@ -163,6 +177,13 @@ class Requirements:
         )
 
     @property
+    def of_items(self) -> Self:
+        """The same for flat histograms, which are planned for the least error of a share."""
+        if self.kind != "ordered":
+            return self
+        return dataclasses.replace(self, kind="categorical", prefix="average")
+
+    @property
     def groups(self) -> int:
         """Number of groups of the breakdown, which the domain size includes."""
         return group_count(self.draft_fields.get("breakdown"))
@@ -198,6 +219,15 @@ class Requirements:
 def _require(holds: bool, rule: str) -> None:  # noqa: FBT001  # the condition to check
     if not holds:
         raise UsageError(rule)
+
+
+def noise_fields(first: Noises, second: Noises = ()) -> dict[str, Any]:
+    """Return a draft's fields for the noise of one shuffler, or of each of two, by view."""
+    fields: dict[str, Any] = {"noises": first}
+    if second:
+        relay = RelayDraft(name="second", key=RELAY_KEY, noises=second)
+        fields |= {"shuffler_name": "first", "relay": relay}
+    return fields
 
 
 def item_report(*, hashed: bool) -> int:

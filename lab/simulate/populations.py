@@ -45,8 +45,8 @@ from shuffledp.deploy.results.decoder import decode
 from shuffledp.deploy.results.estimate_table import mse_of
 from shuffledp.deploy.results.table_view import names_of
 from shuffledp.deploy.tasks.value_parser import parse_tables
-from shuffledp.lab.planning.table_design import gaussian_tables_mse
-from shuffledp.lab.planning.value_design import expected_pairs, predicted_mse
+from shuffledp.lab.planning.central_gaussian import gaussian_error, tables_square
+from shuffledp.lab.planning.predictions import expected_pairs, predicted_mse
 from shuffledp.lab.simulate.accuracy import (
     LEAST_REPEATS,
     ByValue,
@@ -350,7 +350,7 @@ def _errors_of_tables(
     people: Population, epsilon: float, delta: float, _seed: int
 ) -> CentralErrors:
     spec = Tables.specify(cast("SamplePeople", people.source).draft["tables"])
-    return {"gaussian_mse": gaussian_tables_mse(spec, people.n_users, epsilon, delta)}
+    return {"gaussian_mse": gaussian_error(tables_square(spec), people.n_users, epsilon, delta)}
 
 
 class Asked(NamedTuple):

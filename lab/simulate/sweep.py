@@ -13,14 +13,13 @@ import shuffledp.common.runtime.blas_threads  # noqa: F401  # for the workers of
 from shuffledp.common.accounting.guarantees import published_claim
 from shuffledp.common.crypto.hpke_pool import worker_pool
 from shuffledp.common.errors import ShuffleDpError
-from shuffledp.common.protocols import PROTOCOLS
 from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.task import Task
-from shuffledp.lab.planning.planner import family_of
-from shuffledp.lab.planning.requirements import Requirements
+from shuffledp.lab.planning.planner import search
+from shuffledp.lab.planning.requirements import Accounting, Requirements
 from shuffledp.lab.simulate.accuracy import Repeat
 from shuffledp.lab.simulate.populations import Population, Seed
-from shuffledp.lab.simulate.sweep_row import Accounting, SweepRow
+from shuffledp.lab.simulate.sweep_row import SweepRow
 
 _MAX_SEEDS: Final = 2**21
 """Maximum seeds of a hash family, so that refinement takes seconds, not minutes."""
@@ -49,7 +48,9 @@ class Sweep:
     one_by_one: bool = False
     """Whether to simulate every report, to compare run times."""
 
-    def requirements(self, protocol: str, central_epsilon: float) -> Requirements:
+    def requirements(
+        self, protocol: str, accounting: Accounting, central_epsilon: float
+    ) -> Requirements:
         """Return the planner's requirements for a protocol at a target ε."""
         people = self.population
         own = ("messages_cap", "shufflers", "coalition_epsilon")
@@ -57,6 +58,8 @@ class Sweep:
         allowed = limits.keys() & KINDS[people.kind].requirements
         return Requirements(
             kind=people.kind,
+            protocol=protocol,
+            accounting=accounting,
             n_users=people.n_users,
             n_min=people.n_users,
             domain_size=people.domain_size,
@@ -80,8 +83,7 @@ def run(sweep: Sweep, progress: Progress, pool: Executor | None = None) -> list[
             return run(sweep, progress, workers)
     people = sweep.population
     settings = list(product(sweep.protocols, sweep.accounting, sweep.central_epsilons))
-    requirements = [sweep.requirements(protocol, epsilon) for protocol, _, epsilon in settings]
-    choosing = pool.map(_choose_task, settings, requirements)
+    choosing = pool.map(_choose_task, [sweep.requirements(*setting) for setting in settings])
     chosen = list(_track(choosing, progress, "Choosing parameters", len(settings)))
     jobs = [
         (fields["task"], (sweep.seed, index, number))
@@ -118,17 +120,14 @@ def _track(results: Iterator[T], progress: Progress, step: str, total: int) -> I
         yield result
 
 
-def _choose_task(setting: tuple[str, Accounting, float], target: Requirements) -> dict[str, Any]:
+def _choose_task(target: Requirements) -> dict[str, Any]:
     """Return a row's task and notes, or its refusal if no parameters reach the target."""
-    protocol, accounting, _ = setting
-    family = family_of(target.kind)
-    find = family.published if accounting == "published" else family.tight
     try:
-        design = find(protocol, target)
+        design = search(target).designs[0]
         task = design.task
     except ShuffleDpError as error:
         return {"refusal": str(error)}
-    amplified = KINDS[target.kind].histogram and PROTOCOLS[protocol].amplified
+    amplified = KINDS[target.kind].histogram and design.row.amplified
     claim = published_claim(task, target.n_users, 0) if amplified else ""
     return {"task": task, "note": design.note, "published": claim}
 

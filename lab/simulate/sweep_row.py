@@ -3,16 +3,16 @@
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from shuffledp.common.messages.guarantee import REPLACE_ONE
 from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.task import Task
+from shuffledp.lab.planning.requirements import Accounting
 from shuffledp.lab.simulate.accuracy import LEAST_REPEATS, Repeat, Summary
 from shuffledp.lab.simulate.baselines import CentralErrors
 from shuffledp.lab.simulate.populations import Population
 
-Accounting = Literal["published", "tight"]
 ACCOUNTINGS: Final[Mapping[str | None, tuple[Accounting, ...]]] = {
     None: ("tight",),
     "published": ("published",),

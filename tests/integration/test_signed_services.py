@@ -13,8 +13,8 @@ from shuffledp.deploy.load.plan import LoadPlan
 from shuffledp.deploy.load.report import ProgressBars
 from shuffledp.deploy.load.run import execute
 from shuffledp.lab.planning.requirements import Requirements
-from shuffledp.lab.planning.signed_design import signed_designs
 from shuffledp.lab.simulate.collection import collect, estimate_histogram
+from tests.support.requirements import designed
 from tests.support.services import Services
 
 _USERS = 20_000
@@ -38,7 +38,7 @@ async def test_a_planned_task_has_the_simulators_errors_and_the_tasks_lengths(
         delta=1e-6,
         messages_cap=4.0,
     )
-    design = signed_designs(wanted)[0]
+    design = designed("signed", wanted)
     signed = await services.publish(
         protocol="signed",
         local_epsilon=math.inf,

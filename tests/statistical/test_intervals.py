@@ -18,10 +18,9 @@ from shuffledp.common.mechanisms.base import Mixture
 from shuffledp.common.mechanisms.registry import mechanism_of
 from shuffledp.common.messages.result import simultaneous_confidence
 from shuffledp.common.task.domain_spec import EdgesSpec
-from shuffledp.common.task.shuffler_spec import GeometricNoise
 from shuffledp.common.task.task import Task
 from shuffledp.deploy.results.distribution import Distribution
-from shuffledp.lab.planning.shuffler_noise import geometric_spec
+from shuffledp.lab.planning.shuffler_noise import least_geometric
 from shuffledp.lab.simulate.collection import collect, estimate_histogram
 from tests.support.chains import chain
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
@@ -94,8 +93,7 @@ def test_the_error_with_two_shufflers_is_that_of_theory(central: float, coalitio
     noise's kurtosis is below 6, so 5 % are nine standard deviations: fails by chance with
     probability below 1e-9 over seeds.
     """
-    noise = geometric_spec(coalition, 1e-6).noise
-    assert isinstance(noise, GeometricNoise)
+    noise = least_geometric(coalition, 1e-6)
     task = published(**chain(noise), domain_size=915, budget_epsilon=2.0).task
     mechanism, rng = mechanism_of(task), np.random.default_rng(11)
     users = rng.multinomial(20_000, np.full(915, 1 / 915))

@@ -18,7 +18,7 @@ from shuffledp.common.mechanisms.key_value.pairs import Owned
 from shuffledp.common.mechanisms.key_value.privkv import PrivKv
 from shuffledp.common.task.draft import PairDraft
 from shuffledp.deploy.results.next_task import iteration
-from shuffledp.lab.planning.value_design import expected_pairs
+from shuffledp.lab.planning.predictions import expected_pairs
 
 _FAR: Final = 5.2
 _COLLECTIONS: Final = 12_000

@@ -16,7 +16,7 @@ from shuffledp.common.mechanisms.rappor.rappor import Rappor
 from shuffledp.common.mechanisms.registry import rappor_of
 from shuffledp.common.task.draft import TextDraft
 from shuffledp.deploy.results.decoder import Decoding, decode
-from shuffledp.lab.planning.value_design import predicted_mse
+from shuffledp.lab.planning.predictions import predicted_mse
 from shuffledp.lab.simulate.experiments.rappor import exponential_people
 from tests.support.kind_tasks import kind_task
 

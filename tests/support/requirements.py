@@ -1,14 +1,15 @@
 """Planning requirements and designs for tests."""
 
+import dataclasses
 import math
 from typing import Any
 
 from shuffledp.common.mechanisms.reduction import MatchCountReduction
 from shuffledp.common.protocols import Kind
 from shuffledp.lab.planning.calibration import gaussian_mu
-from shuffledp.lab.planning.design import Design, ItemDesign
+from shuffledp.lab.planning.design import Design
+from shuffledp.lab.planning.planner import search
 from shuffledp.lab.planning.requirements import Requirements
-from shuffledp.lab.planning.value_design import ValueDesign
 
 
 def small_requirements(**changes: Any) -> Requirements:
@@ -42,21 +43,14 @@ def value_requirements(kind: Kind = "mean", **changes: Any) -> Requirements:
     return Requirements(**fields | changes)
 
 
-def planned_value_design(found: Design) -> ValueDesign:
-    """Narrow a design to that of a kind other than items."""
-    assert isinstance(found, ValueDesign)
-    return found
-
-
-def planned_items(found: Design) -> ItemDesign:
-    """Narrow a design to one for items."""
-    assert isinstance(found, ItemDesign)
-    return found
+def designed(protocol: str, target: Requirements) -> Design:
+    """Return the design of one protocol."""
+    return search(dataclasses.replace(target, protocol=protocol)).designs[0]
 
 
 def reduction_of(found: Design) -> MatchCountReduction:
     """Return the reduction of a design for items."""
-    reduction = found.mechanism.reduction
+    reduction = found.parameters.match_count
     assert reduction is not None
     return reduction
 

@@ -53,9 +53,9 @@ from shuffledp.deploy.tasks.drafts import closing_draft
 from shuffledp.deploy.tasks.value_parser import value_of_attributes
 from shuffledp.deploy.terminal.json_output import dumps
 from shuffledp.lab.planning.requirements import Requirements
-from shuffledp.lab.planning.search import tight_design
 from shuffledp.lab.simulate.collection import collect, estimate_histogram
 from tests.support.kind_tasks import ATTRIBUTES, OTHER_KINDS, kind_draft_fields
+from tests.support.requirements import designed
 
 _USERS: Final = 3_000
 _DEADLINE: Final = 120.0
@@ -109,7 +109,7 @@ async def test_every_protocol_for_items_gives_what_the_simulator_gives(
             trust="shuffler-dummies",
         )
         draft = dataclasses.replace(
-            tight_design(protocol, wanted).draft,
+            designed(protocol, wanted).draft,
             shuffler_key=cluster.shuffler_key,
             deadline=int(time.time()) + 3600,
             labels=tuple(f"item {item}" for item in range(size)),

@@ -17,7 +17,7 @@ from shuffledp.common.mechanisms.key_value.pairs import Pairs
 from shuffledp.common.mechanisms.key_value.privkv import PrivKv
 from shuffledp.common.task.draft import PairDraft
 from shuffledp.deploy.results.next_task import iteration
-from shuffledp.lab.planning.value_design import expected_pairs
+from shuffledp.lab.planning.predictions import expected_pairs
 from shuffledp.lab.simulate.accuracy import Summary
 from shuffledp.lab.simulate.plot import Axes, Point
 from shuffledp.lab.simulate.table import Progress, Report

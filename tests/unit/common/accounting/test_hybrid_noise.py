@@ -10,7 +10,7 @@ from shuffledp.common.accounting.hybrid_noise import HybridRelease
 from shuffledp.common.accounting.item_noise import ItemNoiseRelease
 from shuffledp.common.accounting.releases import AmplifiedRelease
 from shuffledp.common.task.shuffler_spec import GeometricNoise, ShufflerSpec
-from shuffledp.lab.planning.shuffler_noise import geometric_spec
+from shuffledp.lab.planning.shuffler_noise import least_geometric
 from tests.support.exhaustive_delta import grr_distribution, true_delta_with_item_noise
 from tests.support.reductions import geometric_noise, of_grr
 
@@ -73,7 +73,7 @@ def test_counts_of_other_items_hide_no_more_than_stated() -> None:
 @pytest.mark.slow
 def test_reports_of_others_add_to_the_noise() -> None:
     """602,325 users, 915 items, ε0 = 8: .0766; the noise alone gives .1."""
-    release = _release(602_325, 915, 8.0, geometric_spec(0.1, 1e-6))
+    release = _release(602_325, 915, 8.0, ShufflerSpec(noise=least_geometric(0.1, 1e-6)))
 
     assert 0.0766 == pytest.approx(release.epsilon(1e-6), rel=2e-3)
     assert release.delta(release.epsilon(1e-6)) <= 1e-6 * (1 + 1e-9)
@@ -94,7 +94,9 @@ def test_the_figure_is_at_most_every_other_bound(
     users: int, items: int, local_epsilon: float, wanted: float
 ) -> None:
     """Formula 1, the noise alone, and the local ε."""
-    release = _release(users, items, local_epsilon, geometric_spec(wanted, 1e-6))
+    release = _release(
+        users, items, local_epsilon, ShufflerSpec(noise=least_geometric(wanted, 1e-6))
+    )
     noise = ItemNoiseRelease.of_shuffler(release.shuffler)
     formula_1 = release.amplified.epsilon(1e-6)
 

@@ -50,7 +50,6 @@ from shuffledp.lab.bounds.randomizers import (
     rappor_probabilities,
     symmetric_unary,
 )
-from shuffledp.lab.planning.shuffler_noise import sbin_trials
 from tests.support.reductions import of_grr, reduction_for
 from tests.support.reference_bounds import unary
 
@@ -80,7 +79,6 @@ _OF_DELTA: Final[list[Callable[[float], object]]] = [
     lambda delta: aue(_setting(delta)),
     lambda delta: sbin(_setting(delta, shuffler=ShufflerSpec(noise=BinomialNoise(trials=100)))),
     lambda delta: sageo(_setting(delta, shuffler=_GEOMETRIC)),
-    lambda delta: sbin_trials(0.1, delta, 1.0),
 ]
 
 

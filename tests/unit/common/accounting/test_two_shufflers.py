@@ -33,7 +33,7 @@ from shuffledp.common.task.shuffler_spec import (
     ShufflerSpec,
     SummedNoise,
 )
-from shuffledp.lab.planning.shuffler_noise import geometric_spec
+from shuffledp.lab.planning.shuffler_noise import least_geometric
 from tests.support.chains import COINS, chain
 from tests.support.reductions import geometric_noise
 from tests.support.tasks import published
@@ -142,7 +142,7 @@ def test_claims_and_errors_are_those_of_the_design(
     first: float, second: float, central: float, coalition: float, ratio: float
 ) -> None:
     """The weaker noise alone gives the coalition's claim, both together the central one."""
-    one, two = (geometric_spec(epsilon, 1e-6).noise for epsilon in (first, second))
+    one, two = (least_geometric(epsilon, 1e-6) for epsilon in (first, second))
     assert isinstance(one, GeometricNoise)
     assert isinstance(two, GeometricNoise)
     task = published(**chain(one, two), budget_epsilon=2.0).task

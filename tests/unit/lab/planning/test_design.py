@@ -8,9 +8,10 @@ import pytest
 
 from shuffledp.analyzer.finalize import mixture_of
 from shuffledp.common.mechanisms.covariance import ShareCovariance
+from shuffledp.common.mechanisms.registry import mechanism_of
 from shuffledp.common.mechanisms.support import SupportCounting
 from shuffledp.common.task.shuffler_spec import GeometricNoise, ShufflerSpec
-from shuffledp.lab.planning.design import ItemDesign
+from shuffledp.lab.planning.design import Design
 from tests.support.requirements import small_requirements
 
 _NOISE: Final = ShufflerSpec(
@@ -18,12 +19,12 @@ _NOISE: Final = ShufflerSpec(
 )
 
 
-def _design(protocol: str, size: int, **fields: Any) -> ItemDesign:
+def _design(protocol: str, size: int, **fields: Any) -> Design:
     target = small_requirements(domain_size=size, head=(0.5, 0.3))
-    return ItemDesign.of(protocol, target, **fields)
+    return Design.of(protocol, target, **fields)
 
 
-def _covariance(design: ItemDesign, shares: np.ndarray) -> ShareCovariance:
+def _covariance(design: Design, shares: np.ndarray) -> ShareCovariance:
     sent = 20_000 * design.unclaimed.expected_reports_per_user
     mixture = mixture_of(design.unclaimed, 20_000, counted=round(sent))
     return ShareCovariance.of(design.unclaimed, shares, mixture)
@@ -50,7 +51,7 @@ def test_hashed_reports_are_planned_with_the_known_total(
     design = _design("od-hp", size, **fields)
     head = np.array([0.5, 0.3, *[0.2 / (size - 2)] * (size - 2)])
     even = np.full(size, 1 / size)
-    alone = design.mechanism.variance(even, _covariance(design, even).mixture).mean()
+    alone = mechanism_of(design.unclaimed).variance(even, _covariance(design, even).mixture).mean()
 
     expected = float(_covariance(design, even).of_shares().mean())
     assert expected == pytest.approx(design.mse, rel=tolerance)
@@ -71,7 +72,7 @@ def test_hashed_reports_are_planned_with_the_known_total(
 def test_influence_is_that_of_the_heaviest_report(protocol: str, fields: dict[str, Any]) -> None:
     """Of all reports, sent as often as the task allows, on shares with an even correction."""
     design = _design(protocol, 30, **fields)
-    mechanism, task = design.mechanism, design.unclaimed
+    mechanism, task = mechanism_of(design.unclaimed), design.unclaimed
     assert isinstance(mechanism, SupportCounting)
     users, most = 1000, task.lengths[-1]
     reports = np.unique(mechanism.dummies(20_000, np.random.default_rng(1)))

@@ -16,12 +16,11 @@ from shuffledp.common.mechanisms.registry import mean_mechanism_of
 from shuffledp.common.task.draft import NumberDraft
 from shuffledp.common.task.named_dummies import ViewDummies
 from shuffledp.common.task.uniform_dummies import averaging
-from shuffledp.lab.planning.digit_design import Radices, RadixSearch, design_of, digit_design
-from shuffledp.lab.planning.ordered_design import quantiles_beside
+from shuffledp.lab.planning.digits import Radices, RadixSearch, design_of
+from shuffledp.lab.planning.hierarchies import quantiles_beside
 from shuffledp.lab.planning.planner import plan
 from shuffledp.lab.planning.requirements import Requirements
-from shuffledp.lab.planning.value_design import value_design
-from tests.support.requirements import ratio_of_mean, value_requirements
+from tests.support.requirements import designed, ratio_of_mean, value_requirements
 
 _SETTINGS: Final = ((10_000, 0.1), (10_000, 1.0), (100_000, 0.1), (100_000, 1.0))
 
@@ -49,7 +48,7 @@ def test_the_error_is_near_that_of_central_gaussian_noise(
 ) -> None:
     """With rounding at its worst, in at most 7 messages; devices accept the claim."""
     target = _target(*setting, messages_cap=messages_cap)
-    design = digit_design("digits", target)
+    design = designed("digits", target)
 
     assert 1 < ratio_of_mean(design) <= most
     assert design.messages_per_user <= min(7.0, messages_cap)
@@ -111,9 +110,7 @@ def test_no_radices_are_better_than_those_found(seed: int) -> None:
 
 def test_few_messages_are_preferred_to_hardly_less_error() -> None:
     """A large cap is not used up for a gain of less than .3 %."""
-    few, many = (
-        digit_design("digits", _target(10_000, 1.0, messages_cap=cap)) for cap in (7.0, 20.0)
-    )
+    few, many = (designed("digits", _target(10_000, 1.0, messages_cap=cap)) for cap in (7.0, 20.0))
 
     assert many.messages_per_user < 11
     assert few.mse <= 1.01 * many.mse
@@ -121,8 +118,8 @@ def test_few_messages_are_preferred_to_hardly_less_error() -> None:
 
 def test_honest_users_alone_add_the_dummies_that_count() -> None:
     """With half of 8,000 users honest, the design adds the dummies of 4,000 users."""
-    of_all = digit_design("digits", _target(8000, 1.0, n_min=4000, messages_cap=20))
-    of_half = digit_design("digits", _target(8000, 1.0, honest_fraction=0.5, messages_cap=20))
+    of_all = designed("digits", _target(8000, 1.0, n_min=4000, messages_cap=20))
+    of_half = designed("digits", _target(8000, 1.0, honest_fraction=0.5, messages_cap=20))
 
     assert of_all.dummies.expected_per_user == pytest.approx(
         of_half.dummies.expected_per_user, rel=1e-2
@@ -149,7 +146,7 @@ def test_every_number_of_a_vector_has_the_same_digits() -> None:
 
 def test_a_liar_moves_the_mean_as_the_plan_says() -> None:
     """All reports, dummies included, name the last value of the most significant digit."""
-    design = digit_design("digits", _target(10_000, 1.0))
+    design = designed("digits", _target(10_000, 1.0))
     mechanism = mean_mechanism_of(design.unclaimed)
     assert isinstance(mechanism, Digits)
     cells = np.concatenate([np.full(size, 7000) for size in mechanism.sizes])
@@ -174,12 +171,12 @@ def test_local_noise_is_left_to_the_other_protocols() -> None:
         assert "geo-digits has no local noise" in found.left_out["geo-digits"]
         assert found.best.local_epsilon <= most
     with pytest.raises(PlanError, match=r"digits need 1\.0. messages per user; the caps allow 1"):
-        digit_design("digits", _target(10_000, 1.0, messages_cap=1.0))
+        designed("digits", _target(10_000, 1.0, messages_cap=1.0))
 
 
 def test_a_bytes_cap_limits_the_digits_and_other_reports() -> None:
     """In 240 bytes there are three digits and few dummies; a report of laplace takes 120."""
-    design = digit_design("digits", _target(10_000, 1.0, bytes_cap=240.0))
+    design = designed("digits", _target(10_000, 1.0, bytes_cap=240.0))
     found = plan(value_requirements(bytes_cap=116.0, local_cap=0.5))
 
     assert 220 <= design.bytes_per_user <= 240
@@ -202,7 +199,7 @@ def test_a_plan_of_a_mean_names_the_hierarchy_for_quantiles() -> None:
 def test_the_largest_variance_of_a_noisy_report_is_predicted() -> None:
     """No spread of numbers has a larger one."""
     for protocol in ("laplace", "duchi", "piecewise", "hybrid-mean"):
-        design = value_design(protocol, value_requirements(local_cap=1.0))
+        design = designed(protocol, value_requirements(local_cap=1.0))
         mechanism, n_users = mean_mechanism_of(design.unclaimed), design.target.n_users
         people = np.linspace(-1, 1, 41)[:, np.newaxis]
         errors = [mechanism.variance(each[np.newaxis])[0] / n_users for each in people]

@@ -12,12 +12,11 @@ from shuffledp.common.accounting.composition import composed_epsilon
 from shuffledp.common.accounting.item_noise import ItemNoiseRelease
 from shuffledp.common.errors import PlanError
 from shuffledp.common.task.shuffler_spec import ShufflerSpec
-from shuffledp.lab.planning.digit_design import loads_of
-from shuffledp.lab.planning.digit_noise import noisy_digit_design
+from shuffledp.lab.planning.digits import loads_of
 from shuffledp.lab.planning.planner import plan
 from shuffledp.lab.planning.requirements import Requirements
-from shuffledp.lab.planning.shuffler_noise import geometric_spec
-from tests.support.requirements import ratio_of_mean, value_requirements
+from shuffledp.lab.planning.shuffler_noise import least_geometric
+from tests.support.requirements import designed, ratio_of_mean, value_requirements
 
 _SETTINGS: Final = ((10_000, 0.1), (10_000, 1.0), (100_000, 0.1), (100_000, 1.0))
 
@@ -34,7 +33,7 @@ def test_one_shuffler_adds_less_noise_than_a_central_gaussian(
 ) -> None:
     """Users send their digits alone; devices accept the claim, which is near the target."""
     target = _target(*setting, trust="shuffler-dummies")
-    design = noisy_digit_design("geo-digits", target)
+    design = designed("geo-digits", target)
 
     assert ratio_of_mean(design) <= most
     assert design.messages_per_user == len(design.task.views) <= 4
@@ -50,7 +49,7 @@ def test_each_of_two_full_noises_meets_the_target_alone(
 ) -> None:
     """Against the other shuffler and the analyzer; both together hide a user better."""
     target = _target(*setting, shufflers=2, coalition_epsilon=setting[1])
-    design = noisy_digit_design("geo-digits", target)
+    design = designed("geo-digits", target)
     task = design.task
 
     assert ratio_of_mean(design) <= most
@@ -63,17 +62,15 @@ def test_each_of_two_full_noises_meets_the_target_alone(
 
 def test_a_large_delta_needs_hardly_any_noise() -> None:
     """Losses that compose to an ε of 0 meet the target."""
-    design = noisy_digit_design(
-        "geo-digits", _target(10_000, 1.0, delta=0.9, trust="shuffler-dummies")
-    )
+    design = designed("geo-digits", _target(10_000, 1.0, delta=0.9, trust="shuffler-dummies"))
 
     assert design.task.central_epsilon <= 1
 
 
 def test_a_weaker_second_noise_costs_little() -> None:
     """At a coalition ε of 4, the central ε is met nearly as with one shuffler."""
-    two = noisy_digit_design("geo-digits", _target(10_000, 1.0, shufflers=2))
-    one = noisy_digit_design("geo-digits", _target(10_000, 1.0, trust="shuffler-dummies"))
+    two = designed("geo-digits", _target(10_000, 1.0, shufflers=2))
+    one = designed("geo-digits", _target(10_000, 1.0, trust="shuffler-dummies"))
 
     assert one.mse < two.mse < 1.1 * one.mse
     assert 0.99 <= two.task.central_epsilon <= 1
@@ -84,10 +81,10 @@ def test_a_weaker_second_noise_costs_little() -> None:
 def test_no_split_of_epsilon_is_much_better() -> None:
     """Of two digits: tried are 19 shares and 5 totals, and those that meet the target count."""
     target = _target(100_000, 0.1, trust="shuffler-dummies")
-    design = noisy_digit_design("geo-digits", target)
+    design = designed("geo-digits", target)
     loads, errors = loads_of((4, 5)), list[float]()
     for share, total in itertools.product(np.linspace(0.5, 0.95, 19), np.linspace(0.093, 0.1, 5)):
-        noises = [geometric_spec(total * part, 4.5e-7).noise for part in (share, 1 - share)]
+        noises = [least_geometric(total * part, 4.5e-7) for part in (share, 1 - share)]
         releases = [ItemNoiseRelease.of_shuffler(ShufflerSpec(noise=noise)) for noise in noises]
         if composed_epsilon(releases, target.delta) <= target.central_epsilon:
             spreads = [noise.moments()[1] for noise in noises]
@@ -102,7 +99,7 @@ def test_no_split_of_epsilon_is_much_better() -> None:
 def test_many_numbers_share_a_noise_for_each_digit() -> None:
     """Their losses compose to less than the sum: 20 times the noise of one is not needed."""
     one, many = (
-        noisy_digit_design(
+        designed(
             "geo-vector-digits",
             value_requirements(
                 "vector",
@@ -124,13 +121,11 @@ def test_many_numbers_share_a_noise_for_each_digit() -> None:
 def test_noise_is_refused_without_trust_or_possible_numbers() -> None:
     """A shuffler that only permutes adds none; ε = .0001 needs more than it can add."""
     with pytest.raises(PlanError, match="--trust shuffler-dummies instead of ano"):
-        noisy_digit_design("geo-digits", _target(10_000, 1.0))
+        designed("geo-digits", _target(10_000, 1.0))
     with pytest.raises(PlanError, match="has no local noise"):
-        noisy_digit_design(
-            "geo-digits", _target(10_000, 1.0, trust="shuffler-dummies", local_cap=4.0)
-        )
+        designed("geo-digits", _target(10_000, 1.0, trust="shuffler-dummies", local_cap=4.0))
     with pytest.raises(PlanError, match="noise of digits cannot meet a central epsilon of 1e-05"):
-        noisy_digit_design("geo-digits", _target(10**9, 1e-5, trust="shuffler-dummies"))
+        designed("geo-digits", _target(10**9, 1e-5, trust="shuffler-dummies"))
     with pytest.raises(PlanError, match="trust must not be none"):
         plan(value_requirements(shufflers=2, trust="none"))
 

@@ -23,16 +23,12 @@ from shuffledp.deploy.tasks import drafts as draft_file
 from shuffledp.deploy.terminal.json_output import dumps
 from shuffledp.lab.planning.central_gaussian import gaussian_mse
 from shuffledp.lab.planning.plan_view import default_local_cap, draft, least_sentence, show, to_json
-from shuffledp.lab.planning.planner import Plan, family_of, plan
+from shuffledp.lab.planning.planner import Plan, plan
 from shuffledp.user_agent.policy import Claim, composed_total
 from tests.support.command_line import shown, shown_json
 from tests.support.kind_tasks import NOISY_KINDS, noisy_protocols
 from tests.support.printing import printed
-from tests.support.requirements import (
-    planned_value_design,
-    small_requirements,
-    value_requirements,
-)
+from tests.support.requirements import designed, small_requirements, value_requirements
 
 _ITEMS: Final = ["--users", "50000", "--domain-size", "5000", "--central-epsilon", "0.5"]
 _MEAN: Final = ["--task-kind", "mean", "--users", "5000", "--central-epsilon", "0.5"]
@@ -258,7 +254,7 @@ def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
         printed(partial(show, found, guarantees=True), width=200),
     )
     names = [fields["protocol"], *(other["protocol"] for other in fields["runners_up"])]
-    planned, task = planned_value_design(found.best).task, _task(found, tmp_path)
+    planned, task = found.best.task, _task(found, tmp_path)
 
     assert sorted(noisy_protocols(kind)) == sorted(names)
     assert (kind, 5000, 4000) == (fields["kind"], fields["users"], fields["n_min"])
@@ -290,7 +286,7 @@ def test_the_task_of_a_draft_of_digits_keeps_the_plan(
     tmp_path: Path, changes: dict[str, Any], protocol: str
 ) -> None:
     """Radices, dummies and noise are read as written; so are the claims, which are the plan's."""
-    best = family_of(changes.get("kind", "mean")).tight(protocol, value_requirements(**changes))
+    best = designed(protocol, value_requirements(**changes))
     guarantee = claimed_guarantee(best.parameters, best.target.n_min)
     found = Plan(best=best, runners_up=(), central_guarantee=guarantee)
     task = _task(found, tmp_path)

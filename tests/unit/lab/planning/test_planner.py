@@ -13,17 +13,17 @@ from shuffledp.common.accounting.composition import composed_epsilon
 from shuffledp.common.accounting.releases import AmplifiedRelease
 from shuffledp.common.mechanisms.hashing.local_hashing import fields
 from shuffledp.common.messages.guarantee import sum_upper
-from shuffledp.lab.planning.design import Design, ItemDesign
+from shuffledp.lab.planning.design import Design
 from shuffledp.lab.planning.planner import Plan, plan
 from shuffledp.lab.planning.requirements import Requirements
-from tests.support.requirements import planned_items, reduction_of, small_requirements
+from tests.support.requirements import reduction_of, small_requirements
 
 _BEYOND_THE_REFERENCE: Final = 1.03
 _BEYOND_THE_GRID: Final = 0.99
 
 
-def _all(found: Plan) -> dict[str, ItemDesign]:
-    return {each.protocol: planned_items(each) for each in (found.best, *found.runners_up)}
+def _all(found: Plan) -> dict[str, Design]:
+    return {each.protocol: each for each in (found.best, *found.runners_up)}
 
 
 def _exact_epsilon(design: Design, target: Requirements) -> float:
@@ -81,19 +81,19 @@ def test_a_plan_is_no_worse_than_the_reference(  # noqa: PLR0917
     assert design.messages_per_user <= messages + 1e-6
 
 
-def _places(target: Requirements) -> Iterator[ItemDesign]:
+def _places(target: Requirements) -> Iterator[Design]:
     """Yield designs with up to twelve numbers of buckets and sixteen numbers of dummies."""
     primes = fields(target.domain_size).astype(int).tolist()
     most = target.messages_cap - 1
     dummies = [0.0, *np.geomspace(0.01, most, 15).tolist()] if most > 0 else [0.0]
     for buckets, each in product([0, *primes[:: max(1, len(primes) // 12)]], dummies):
-        yield ItemDesign.of("od-hp", target, buckets=buckets, dummies_per_user=each)
+        yield Design.of("od-hp", target, buckets=buckets, dummies_per_user=each)
 
 
-def _bluntest(place: ItemDesign, mse: float) -> ItemDesign | None:
+def _bluntest(place: Design, mse: float) -> Design | None:
     """Return the most private design at a place with this error, if its local ε is allowed."""
 
-    def noisy(epsilon: float) -> ItemDesign:
+    def noisy(epsilon: float) -> Design:
         draft = dataclasses.replace(place.draft, local_epsilon=epsilon)
         return dataclasses.replace(place, draft=draft)
 
@@ -106,7 +106,7 @@ def _bluntest(place: ItemDesign, mse: float) -> ItemDesign | None:
     return noisy(epsilon)
 
 
-def _kept(design: ItemDesign, target: Requirements) -> bool:
+def _kept(design: Design, target: Requirements) -> bool:
     if target.rounds > 1:
         return _exact_epsilon(design, target) <= target.central_epsilon
     anonymity_set = design.parameters.anonymity_set(target.n_min)
@@ -192,7 +192,7 @@ def test_without_trust_the_local_epsilon_keeps_the_target() -> None:
 def test_a_head_value_has_a_larger_error_than_a_rare_one() -> None:
     """The variances are exact; their mean over all values is the predicted error."""
     target = small_requirements(domain_size=4, head=(0.5, 0.3, 0.1, 0.1), local_cap=1.0)
-    best = planned_items(plan(target).best)
+    best = plan(target).best
     errors = best.head_errors()
 
     assert errors[0] > errors[2]

@@ -9,10 +9,8 @@ from shuffledp.common.accounting.published import PUBLISHED, BoundSetting
 from shuffledp.common.errors import BoundRangeError, PlanError
 from shuffledp.common.mechanisms.hashing.local_hashing import optimal_buckets
 from shuffledp.common.protocols import PROTOCOLS
-from shuffledp.lab.planning.design import ItemDesign
-from shuffledp.lab.planning.published_design import published_design
-from shuffledp.lab.planning.requirements import Requirements
-from tests.support.requirements import amplified_requirements, reduction_of
+from shuffledp.lab.planning.design import Design
+from tests.support.requirements import amplified_requirements, designed
 
 _CITIES: Final = {"n_users": 602_325, "domain_size": 915}
 _SMALL: Final = {"n_users": 20_000, "domain_size": 30}
@@ -39,27 +37,23 @@ _CASES: Final = [
 ]
 
 
-def _claim_of(design: ItemDesign, target: Requirements) -> float:
+def _published(protocol: str, **changes: Any) -> Design:
+    return designed(protocol, amplified_requirements(accounting="published", **changes))
+
+
+def _claim_of(design: Design) -> float:
     """Return the claim of the paper's own bound; infinite if it does not apply."""
-    bound = PROTOCOLS[design.protocol].published_bound
-    assert bound is not None
-    setting = BoundSetting(
-        reduction=reduction_of(design),
-        anonymity_set=design.parameters.anonymity_set(target.n_min),
-        delta=target.delta,
-        dummies=design.dummies,
-        shuffler=design.draft.shuffler,
-    )
+    _, bound = PUBLISHED[PROTOCOLS[design.protocol].published_bound or ""]
     try:
-        return PUBLISHED[bound][1](setting)
+        return bound(BoundSetting.of(design.parameters, design.target.n_min))
     except BoundRangeError:
         return math.inf
 
 
-def _in_steps(design: ItemDesign) -> bool:
+def _in_steps(design: Design) -> bool:
     """Return whether noise comes in whole dummies, or the local ε is at its maximum."""
     dummies = design.dummies
-    if design.draft.shuffler.noise.most or dummies.distribution in {"each-item", "fractional"}:
+    if design.draft.noises or dummies.distribution in {"each-item", "fractional"}:
         return False
     return dummies.per_user > 0 or design.local_epsilon > 19.9
 
@@ -69,16 +63,15 @@ def test_a_papers_own_bound_claims_the_target(
     protocol: str, data: dict[str, Any], epsilon: float
 ) -> None:
     """A claim is at most 1 % below it, 15 % in steps; a note says if it is out of reach."""
-    target = amplified_requirements(central_epsilon=epsilon, **data)
-    found = published_design(protocol, target)
+    found = _published(protocol, central_epsilon=epsilon, **data)
     if _OUT_OF_REACH in found.note:
         hashes = protocol in {"murs", "hp-sdp"} and data is not _BIT
-        buckets = optimal_buckets(epsilon, target.domain_size) if hashes else 0
+        buckets = optimal_buckets(epsilon, data["domain_size"]) if hashes else 0
         assert (epsilon, buckets) == (found.local_epsilon, found.draft.buckets)
         return
     least = 0.85 if _in_steps(found) else 0.99
 
-    assert least * epsilon < _claim_of(found, target) <= epsilon * (1 + 1e-12)
+    assert least * epsilon < _claim_of(found) <= epsilon * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -95,12 +88,11 @@ def test_items_are_hashed_only_if_that_reduces_the_error(
     protocol: str, changes: dict[str, Any], *, hashed: bool
 ) -> None:
     """If it does not, MURS and OD-HP report plain items."""
-    target = amplified_requirements(**changes)
-    found = published_design(protocol, target)
+    found = _published(protocol, **changes)
 
-    assert hashed == (0 < found.draft.buckets < target.domain_size)
+    assert hashed == (0 < found.draft.buckets < found.target.domain_size)
     if protocol == "murs" and not hashed:
-        assert published_design("sh", target).local_epsilon == found.local_epsilon
+        assert _published("sh", **changes).local_epsilon == found.local_epsilon
 
 
 _LARGE: Final = {"domain_size": 40, "central_epsilon": 1.0}
@@ -127,29 +119,33 @@ def test_caps_bind_and_no_bound_claims_more(
     protocols: tuple[str, ...], changes: dict[str, Any]
 ) -> None:
     """Caps lead to fewer dummies, and to more noise or fewer buckets."""
-    target = amplified_requirements(**changes)
     for protocol in protocols:
-        found = published_design(protocol, target)
+        found = _published(protocol, **changes)
+        target = found.target
         assert found.local_epsilon <= target.local_cap * (1 + 1e-12), protocol
         assert found.messages_per_user <= target.messages_cap + 1e-6, protocol
-        claim = _claim_of(found, target)
+        claim = _claim_of(found)
         assert claim <= target.central_epsilon or _OUT_OF_REACH in found.note, protocol
 
 
 @pytest.mark.parametrize(
     ("protocol", "changes", "message"),
     [
-        ("puredump", {"central_epsilon": 0.1, "messages_cap": 5.0, **_CITIES}, "needs 32 messages"),
+        (
+            "puredump",
+            {"central_epsilon": 0.1, "messages_cap": 5.0, **_CITIES},
+            "puredump cannot meet",
+        ),
         ("aue", {"central_epsilon": 0.1, "messages_cap": 5.0, **_CITIES}, "needs 462.9 messages"),
         *(
-            (name, {"local_cap": 4.0, **_CITIES}, f"{name} reports without local noise, so")
+            (name, {"local_cap": 4.0, **_CITIES}, f"{name} has no local noise, so")
             for name in ("aue", "puredump", "fe1", "sbin", "sageo")
         ),
         ("hybrid", {}, "no paper states a bound for hybrid"),
         ("ddps", {}, "the domain size is 30; for ddps it must be 2"),
-        ("aue", {"central_epsilon": 0.1}, r"probability 15\.2 at 20000 users; it must be below 1"),
-        ("fe1", {"messages_cap": 1.0, **_CITIES}, "two buckets; the messages cap allows 0"),
-        ("fe1", {"central_epsilon": 0.1}, r"fe1 needs at least 4\.64 dummies per user, for two"),
+        ("aue", {"central_epsilon": 0.1}, "aue cannot meet a central epsilon of 0.1 with 20000"),
+        ("fe1", {"messages_cap": 1.0, **_CITIES}, "fe1 cannot meet .* at most 1 messages per user"),
+        ("fe1", {"central_epsilon": 0.1}, "fe1 cannot meet .* at most 5 messages per user"),
     ],
 )
 def test_requirements_beyond_a_bound_are_refused(
@@ -157,15 +153,15 @@ def test_requirements_beyond_a_bound_are_refused(
 ) -> None:
     """The message names the number that is out of range."""
     with pytest.raises(PlanError, match=message):
-        published_design(protocol, amplified_requirements(**changes))
+        _published(protocol, **changes)
 
 
 @pytest.mark.parametrize("protocol", ["ldp-grr", "ldp-oue", "ldp-blh", "ldp-olh"])
 def test_without_a_shuffler_the_target_is_the_local_epsilon(protocol: str) -> None:
     """The cap applies if that is less, and 20 at most, which a note says."""
-    found = published_design(protocol, amplified_requirements(central_epsilon=0.5))
-    capped = published_design(protocol, amplified_requirements(central_epsilon=0.5, local_cap=0.25))
-    largest = published_design(protocol, amplified_requirements(central_epsilon=40.0))
+    found = _published(protocol, central_epsilon=0.5)
+    capped = _published(protocol, central_epsilon=0.5, local_cap=0.25)
+    largest = _published(protocol, central_epsilon=40.0)
 
     assert (0.5, "") == (found.local_epsilon, found.note)
     assert 0.25 == capped.local_epsilon

@@ -9,15 +9,9 @@ from shuffledp.common.accounting.count_distributions import Binomial
 from shuffledp.common.accounting.item_noise import ItemNoiseRelease
 from shuffledp.common.errors import AccountingError
 from shuffledp.common.task.shuffler_spec import GeometricNoise, ItemNoise, ShufflerSpec, SummedNoise
-from shuffledp.lab.planning.design import ItemDesign
-from shuffledp.lab.planning.shuffler_noise import (
-    binomial_trials,
-    geometric_spec,
-    published_sageo_spec,
-    sbin_trials,
-    shuffler_design,
-)
-from tests.support.requirements import small_requirements
+from shuffledp.lab.planning.design import Design
+from shuffledp.lab.planning.shuffler_noise import least_binomial, least_geometric
+from tests.support.requirements import amplified_requirements, designed, small_requirements
 
 _RATIOS: Final = (
     *((1.0, 1.157, 0.33), (0.5, 0.5855, 0.36), (0.1, 0.1202, 0.43)),
@@ -26,30 +20,32 @@ _RATIOS: Final = (
 """Central ε, coalition ε and the largest ratio to the central Gaussian's squared error."""
 
 
-def _delta(spec: ShufflerSpec, epsilon: float) -> float:
-    return ItemNoiseRelease.of_shuffler(spec).delta(epsilon)
+def _delta(noise: ItemNoise, epsilon: float) -> float:
+    return ItemNoiseRelease.of_shuffler(ShufflerSpec(noise=noise)).delta(epsilon)
+
+
+def _published(protocol: str, epsilon: float, delta: float) -> ItemNoise:
+    target = amplified_requirements(central_epsilon=epsilon, delta=delta, accounting="published")
+    return designed(protocol, target).unclaimed.shuffler.noises[0]
 
 
 def test_published_noise_is_more_than_enough() -> None:
     """SBin's authors use 4.6 and 3.1 times the coins; SAGeo's a peak of 217 instead of 203."""
     for delta, ratio in ((1e-6, 4.6), (1e-12, 3.1)):
-        coins = sbin_trials(0.1, delta, 1.0)
-        assert ratio == pytest.approx(coins / binomial_trials(0.1, delta), abs=0.05)
+        coins = _published("sbin", 0.1, delta).most
+        assert ratio == pytest.approx(coins / least_binomial(0.1, delta).most, abs=0.05)
 
-    exact, published = geometric_spec(0.1, 1e-6).noise, published_sageo_spec(0.1, 1e-6).noise
-    assert isinstance(exact, GeometricNoise)
+    exact, published = least_geometric(0.1, 1e-6), _published("sageo", 0.1, 1e-6)
     assert isinstance(published, GeometricNoise)
     assert (203, 217) == (exact.peak, published.peak)
     assert 799 == pytest.approx(exact.moments()[1], rel=1e-3)
 
 
+@pytest.mark.parametrize("protocol", ["sbin", "sageo"])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-12), (0.5, 1e-15)])
-def test_published_noise_is_safe(epsilon: float, delta: float) -> None:
+def test_published_noise_is_safe(protocol: str, epsilon: float, delta: float) -> None:
     """Both papers' noise satisfies the guarantee."""
-    coins = Binomial(sbin_trials(epsilon, delta, 1.0), 0.5)
-
-    assert _delta(published_sageo_spec(epsilon, delta), epsilon) <= delta
-    assert ItemNoiseRelease(noise=coins).delta(epsilon) <= delta
+    assert _delta(_published(protocol, epsilon, delta), epsilon) <= delta
 
 
 @pytest.mark.parametrize(
@@ -57,44 +53,42 @@ def test_published_noise_is_safe(epsilon: float, delta: float) -> None:
 )
 def test_calibrated_noise_is_minimal(epsilon: float, delta: float) -> None:
     """One coin, or one step of the peak, less breaks the guarantee."""
-    trials, spec = binomial_trials(epsilon, delta), geometric_spec(epsilon, delta)
+    trials, noise = least_binomial(epsilon, delta).trials, least_geometric(epsilon, delta)
 
     def with_coins(number: int) -> float:
         return ItemNoiseRelease(noise=Binomial(number, 0.5)).delta(epsilon)
 
     assert with_coins(trials) <= delta
     assert trials == 1 or with_coins(trials - 1) > delta
-    assert _delta(spec, epsilon) <= delta
-    noise = spec.noise
-    assert isinstance(noise, GeometricNoise)
+    assert _delta(noise, epsilon) <= delta
     if noise.peak:
         lower = dataclasses.replace(noise, peak=noise.peak - 1, most=noise.most - 1)
-        assert _delta(ShufflerSpec(noise=lower), epsilon) > delta
+        assert _delta(lower, epsilon) > delta
 
 
 def test_corners_have_an_answer_or_a_refusal() -> None:
     """ε from 1e-6 to 50, δ down to 1e-15; an ε of 0 or ∞ and a δ of 0 are refused."""
     for delta in (1e-15, 1e-6, 0.5):
-        assert getattr(geometric_spec(50.0, delta).noise, "peak", 3) <= 2
-        assert binomial_trials(50.0, delta) <= 51
+        assert least_geometric(50.0, delta).peak <= 2
+        assert least_binomial(50.0, delta).trials <= 51
     with pytest.raises(AccountingError, match="dummies per item"):
-        geometric_spec(1e-6, 1e-6)
+        least_geometric(1e-6, 1e-6)
     with pytest.raises(AccountingError, match="dummies per item"):
-        binomial_trials(1e-3, 1e-6)
+        least_binomial(1e-3, 1e-6)
     for epsilon, delta in ((0.0, 1e-6), (math.inf, 1e-6), (0.1, 0.0)):
-        for calibrate in (binomial_trials, geometric_spec, published_sageo_spec):
+        for calibrate in (least_binomial, least_geometric):
             with pytest.raises(AccountingError):
                 calibrate(epsilon, delta)
 
 
 def _two_shufflers(
     protocol: str, central: float, coalition: float, **changes: float
-) -> tuple[ItemDesign, ItemNoise, ItemNoise]:
+) -> tuple[Design, ItemNoise, ItemNoise]:
     """Return a design with the noises of both shufflers."""
     epsilons = {"central_epsilon": central, "coalition_epsilon": coalition}
-    design = shuffler_design(protocol, small_requirements(shufflers=2, **epsilons, **changes))
+    design = designed(protocol, small_requirements(shufflers=2, **epsilons, **changes))
     assert design.draft.relay is not None
-    return design, design.draft.shuffler.noise, design.draft.relay.noise
+    return design, design.draft.noises[0], design.draft.relay.noises[0]
 
 
 @pytest.mark.parametrize(("central", "coalition", "ratio"), _RATIOS)
@@ -110,7 +104,7 @@ def test_two_shufflers_err_little_more_than_one(
     assert claimed[1] <= coalition
     assert claimed == pytest.approx((central, coalition), rel=1e-3)
     assert first.moments()[1] >= second.moments()[1]
-    assert all(_delta(ShufflerSpec(noise=noise), coalition) <= 1e-6 for noise in (first, second))
+    assert all(_delta(noise, coalition) <= 1e-6 for noise in (first, second))
 
 
 def test_a_large_delta_needs_neither_noise_to_reach_the_coalition_epsilon() -> None:
@@ -129,10 +123,10 @@ def test_coins_of_two_shufflers_are_as_few_as_both_claims_allow(
     """One coin less in all, or of the second shuffler, breaks a claim."""
     _, first, second = _two_shufflers("sbin", central, coalition)
     total, delta, room = first.most + second.most, 0.99e-6, 1.00015
-    least = binomial_trials(coalition / room, delta)
+    least = least_binomial(coalition / room, delta).trials
 
     assert second.most == least <= first.most
-    assert total == max(2 * least, binomial_trials(central / room, delta))
+    assert total == max(2 * least, least_binomial(central / room, delta).trials)
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ from shuffledp.common.task.named_dummies import ItemDummies
 from shuffledp.common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, GeometricNoise, ShufflerSpec
 from shuffledp.common.task.task import Task
 from shuffledp.common.task.uniform_dummies import NegativeBinomialDummies
-from shuffledp.lab.planning.shuffler_noise import shuffler_design
 from shuffledp.lab.simulate.collection import (
     ONE_BY_ONE,
     collect,
@@ -25,7 +24,7 @@ from shuffledp.lab.simulate.collection import (
 )
 from tests.support.moments import largest_deviation, moments
 from tests.support.protocol_tasks import protocol_task
-from tests.support.requirements import small_requirements
+from tests.support.requirements import designed, small_requirements
 from tests.support.tasks import published
 
 _USERS: Final = np.array([6, 1, 0, 4])
@@ -138,7 +137,7 @@ def test_two_shufflers_err_as_predicted(protocol: str, central: float, coalition
         central_epsilon=central,
         coalition_epsilon=coalition,
     )
-    design = shuffler_design(protocol, target)
+    design = designed(protocol, target)
     task, rng = design.task, np.random.default_rng(5)
     mechanism, users = mechanism_of(task), rng.multinomial(target.n_users, np.full(915, 1 / 915))
     errors, stated = [], []

@@ -9,12 +9,11 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from shuffledp.common.messages.guarantee import rounded_up
-from shuffledp.lab.planning.shuffler_noise import shuffler_design
-from shuffledp.lab.simulate.sweep_row import Accounting
+from shuffledp.lab.planning.requirements import Accounting
 from shuffledp.lab.simulate.table import as_csv, remarks, show
 from tests.support.changed_tasks import changed
 from tests.support.printing import printed
-from tests.support.requirements import small_requirements
+from tests.support.requirements import designed, small_requirements
 from tests.support.simulated_rows import REFUSED, TASK, row
 
 _CENTRAL: Final = {
@@ -73,7 +72,7 @@ def test_a_local_epsilon_above_the_limit_of_devices_is_noted() -> None:
 def test_a_row_of_two_shufflers_says_so() -> None:
     """Both numbers of dummies, and the coalition ε, which devices judge instead of the local ε."""
     target = small_requirements(central_epsilon=1.0, shufflers=2)
-    task = shuffler_design("sageo", target).task
+    task = designed("sageo", target).task
     two = dataclasses.replace(row("sageo", 1.0, (1e-8,)), task=task)
     text = printed(partial(show, [two]), 200)
 

@@ -15,7 +15,7 @@ from shuffledp.common.mechanisms.discovery.prefix_search import (
 from shuffledp.common.mechanisms.weights import ResponseWeights
 from shuffledp.common.messages.result import FoundValues
 from shuffledp.common.task.draft import OpenDraft
-from shuffledp.lab.planning.value_design import planned_share
+from shuffledp.lab.planning.predictions import planned_share
 
 _FOUR = ((0, 1, -1, -1), (0, 1, 2, -1), (0, 1, 2, 3))
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from shuffledp.common.mechanisms.discovery.prefix_hashing import PrefixHashing, code_of, elements_of
 from shuffledp.common.mechanisms.discovery.prefix_search import _best_texts, spell
 from shuffledp.common.task.draft import OpenDraft
-from shuffledp.lab.planning.value_design import planned_share
+from shuffledp.lab.planning.predictions import planned_share
 
 
 def _held(

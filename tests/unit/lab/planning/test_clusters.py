@@ -6,7 +6,7 @@ import pytest
 from shuffledp.common.accounting.guarantees import guarantees_under
 from shuffledp.common.errors import PlanError
 from shuffledp.common.task.cluster_dummies import ClusterDummies
-from shuffledp.lab.planning.signed_design import signed_designs
+from shuffledp.lab.planning.clusters import cluster_designs
 from tests.support.requirements import reduction_of, small_requirements
 
 
@@ -21,7 +21,7 @@ from tests.support.requirements import reduction_of, small_requirements
 def test_what_signed_is_not_planned_for_is_refused(changes: dict[str, Any], message: str) -> None:
     """The message names the reason."""
     with pytest.raises(PlanError, match=message):
-        signed_designs(small_requirements(**changes))
+        cluster_designs("signed", small_requirements(**changes))
 
 
 @pytest.mark.parametrize("local_cap", [8.0, pytest.param(5.0, marks=pytest.mark.slow)])
@@ -34,7 +34,7 @@ def test_a_design_with_local_noise_meets_its_target(local_cap: float) -> None:
         messages_cap=3.0,
         influence_cap=11.0,
     )
-    designs = signed_designs(target)
+    designs = cluster_designs("signed", target)
     analyzer, both, *_ = guarantees_under(designs[0].parameters, target.n_min)
 
     assert 0.98 < analyzer.epsilon <= 1.0

@@ -1,16 +1,15 @@
-"""Designs that are tasks; for texts, numbers and pairs, with the largest local ε. Pure."""
+"""Predicted errors of planned tasks and words for their parameters, a row for each kind. Pure."""
 
-import dataclasses
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from shuffledp.common.errors import PlanError
-from shuffledp.common.mechanisms.base import Vector
+from shuffledp.analyzer.finalize import mixture_of
+from shuffledp.common.mechanisms.base import Mixture, Vector
+from shuffledp.common.mechanisms.covariance import ShareCovariance
 from shuffledp.common.mechanisms.discovery.prefix_hashing import FIRST_BYTES, PrefixHashing
 from shuffledp.common.mechanisms.discovery.prefix_search import BYTES, critical_count, sure_share
 from shuffledp.common.mechanisms.hashing.local_hashing import LocalHashing
@@ -19,23 +18,21 @@ from shuffledp.common.mechanisms.key_value.privkv import PrivKv
 from shuffledp.common.mechanisms.rappor import bloom
 from shuffledp.common.mechanisms.registry import (
     mean_mechanism_of,
-    mechanism_of,
     prefix_hashing_of,
     rappor_of,
 )
 from shuffledp.common.mechanisms.tables import Tables
 from shuffledp.common.messages.guarantee import rounded_up
-from shuffledp.common.protocols import PROTOCOLS, Kind
-from shuffledp.common.task.draft import NumberDraft, TaskDraft, TextDraft
+from shuffledp.common.protocols import Kind
+from shuffledp.common.task.draft import NumberDraft
 from shuffledp.common.task.spec_forms import spec_as
-from shuffledp.common.task.specs import INSTANT_SUM, PERMANENT_SUM, OpenSpec, RangedSpec, RapporSpec
+from shuffledp.common.task.specs import OpenSpec, RangedSpec, RapporSpec
 from shuffledp.common.task.task import Task
 from shuffledp.common.task.view_specs import DigitSpec
-from shuffledp.lab.planning.design import Design, share_covariance, share_variances
-from shuffledp.lab.planning.requirements import MIN_VALUE_EPSILON, Requirements
+from shuffledp.lab.planning.requirements import Requirements
 
-_REL_TOL: Final = 1e-2
-"""Relative tolerance of the search for the largest local ε."""
+_MOST_SEEDS: Final = 2**17
+"""Largest hash family for exact covariances: all designs of a plan then take about a second."""
 _OWNERS: Final = 0.5
 """Share of owners for which the error of shares is predicted."""
 _OPEN_FORMS: Final = {
@@ -47,58 +44,49 @@ _GUESS: Final = "the most that a guess of the middle is wrong by"
 _UNIT: Final = " in the unit of the values"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ValueDesign(Design):
-    """A design for any kind but `categorical`."""
-
-    @property
-    def mse(self) -> float:
-        """The predicted mean squared error; of buckets, that of the prefix that counts."""
-        errors = PLANNED_KINDS[self.target.kind].errors(self.unclaimed, self.target.n_users)
-        return self.target.prefix_error(errors)
-
-    @property
-    def smallest_share(self) -> float:
-        return PLANNED_KINDS[self.target.kind].smallest_share(self.unclaimed, self.target.n_users)
-
-
-def value_design(protocol: str, target: Requirements) -> ValueDesign:
+def share_variances(task: Task, n_users: int, head: Sequence[float] = ()) -> Vector:
     """
-    Return a protocol's design with the largest local ε that meets the target.
+    Return the predicted variance of each share if the first ones are `head`, and the others alike.
 
-    Raises PlanError if there is none, TaskError if the requirements break a rule of the protocol's
-    tasks. Cost: about ten tasks, tenths of a second each.
+    Shape (domain_size,). Of large hash families to a percent, evenly corrected.
     """
-    high = target.noise_cap
-    best = _design_at(protocol, high, target)
-    if best is not None:
-        return best
-    low = max(MIN_VALUE_EPSILON, min(high, target.central_epsilon))  # central ε ≤ local ε
-    best = _design_at(protocol, low, target)
-    if best is None:
-        raise PlanError(
-            f"no local epsilon meets a central epsilon of {target.central_epsilon:g} at delta "
-            f"{target.delta:g} with {target.n_min} users: use more users, a larger epsilon or a "
-            "larger delta"
-        )
-    while high > low * (1 + _REL_TOL):
-        middle = math.sqrt(low * high)
-        better = _design_at(protocol, middle, target)
-        best, low, high = (best, low, middle) if better is None else (better, middle, high)
-    return best
+    size = task.domain_size
+    shares = np.full(size, (1 - math.fsum(head)) / max(1, size - len(head)))
+    shares[: len(head)] = head
+    return _variances(_covariance(task, n_users, shares))
 
 
-def _design_at(protocol: str, local_epsilon: float, target: Requirements) -> ValueDesign | None:
-    """Return the design with this local ε, or None if its task does not meet the target."""
-    kind = PLANNED_KINDS[target.kind]
-    draft = kind.draft(protocol, local_epsilon, target)
-    if draft is None:
-        return None
-    biased, floor = PROTOCOLS[protocol].biased, kind.is_floor(draft)
-    design = ValueDesign(draft=draft, target=target, biased=biased, floor=floor)
-    if design.task.central_epsilon > target.central_epsilon:
-        return None
-    return design if design.local_epsilon <= target.local_cap else None
+def _covariance(task: Task, n_users: int, shares: Vector) -> ShareCovariance:
+    """Return the covariances of the shares that n_users are expected to have."""
+    sent = n_users * (task.own_reports + task.dummies.expected_per_user)
+    return ShareCovariance.of(task, shares, mixture_of(task, n_users, counted=round(sent)))
+
+
+def _variances(covariance: ShareCovariance) -> Vector:
+    mechanism, shares = covariance.mechanism, covariance.shares
+    if isinstance(mechanism, LocalHashing) and mechanism.family.seeds > _MOST_SEEDS:
+        variances = mechanism.variance(shares, covariance.mixture)
+        return variances - _variance_of_total(mechanism, covariance.mixture) / len(shares) ** 2
+    return covariance.of_shares()
+
+
+def _variance_of_total(mechanism: LocalHashing, mixture: Mixture) -> float:
+    """
+    Approximate the variance of the sum of all debiased shares of hashed reports, evenly held.
+
+    Only seeds that see no digit but the leading one support whole slices of items: of the others,
+    items are taken as independent.
+    """
+    family, p, size = mechanism.family, mechanism.p, mechanism.domain_size
+    q, slices, leading = 1 / family.q, family.slices, family.q ** (1.0 - family.t)
+    # Probabilities that such a report supports one, or two, given items other than its user's.
+    of_slice = (1 - q) * (p + (1 - p) * (slices - 1) / (family.q - 1)) / slices
+    one, two = p * q + of_slice, p * q + of_slice / slices
+    rest = (q - leading * one) / (1 - leading)
+    covariance = leading * two + (1 - leading) * rest**2 - q**2
+    others = (size - 1) * (q * (1 - q) + (size - 2) * covariance)
+    counted = mixture.n_real * (p * (1 - p) + others) + mixture.n_dummies * size * q * (1 - q)
+    return float(counted / (mixture.n_real * (p - q)) ** 2)
 
 
 @lru_cache(maxsize=16)
@@ -110,32 +98,11 @@ def prefix_variances(task: Task, n_users: int) -> Vector:
     Shape (domain_size,).
     """
     size, items = task.domain_size, np.arange(1.0, task.domain_size // task.groups + 1)
-    covariance = share_covariance(mechanism_of(task), task, n_users, np.full(size, 1 / size))
+    covariance = _covariance(task, n_users, np.full(size, 1 / size))
     if isinstance(covariance.mechanism, LocalHashing):  # exact variances take seconds per design
-        each = share_variances(covariance).mean()
+        each = _variances(covariance).mean()
         return np.tile(each * items * (size - items) / (size - 1), task.groups)
     return covariance.of_prefixes()
-
-
-def _with_noise(texts: TextDraft | None, bits: int, local_epsilon: float) -> TextDraft | None:
-    """
-    Return RAPPOR's parameters for a local ε, with q = 1 - p; None if p would be 1/2.
-
-    p solves (1-f)(q-p) = tanh(ε/4h), the signal at this ε; p is 0 if the permanent noise f alone
-    leaves less. A given f must be in [0, 1), else PlanError; the default f is lowered if necessary.
-    """
-    rappor = texts or TextDraft(bits=bits)
-    signal = math.tanh(local_epsilon / (4 * rappor.hashes))
-    if texts is None:
-        most = math.floor((1 - signal) * PERMANENT_SUM) / PERMANENT_SUM
-        rappor = dataclasses.replace(rappor, permanent=min(rappor.permanent, most))
-    if not 0 <= rappor.permanent < 1:
-        raise PlanError(f"permanent is {rappor.permanent}; it must be at least 0 and below 1")
-    spread = min(1.0, signal / (1 - rappor.permanent))
-    unset = math.floor((1 - spread) / 2 * INSTANT_SUM + 1) / INSTANT_SUM if spread < 1 else 0.0
-    if unset >= 1 / 2:
-        return None
-    return dataclasses.replace(rappor, unset=unset, set=1 - unset)
 
 
 def _text_errors(task: Task, n_users: int) -> Vector:
@@ -169,8 +136,9 @@ def _open_errors(task: Task, n_users: int) -> Vector:
     return np.array([per_report * mechanism.levels / n_users])
 
 
-def _smallest_share(task: Task, n_users: int) -> float:
-    return planned_share(spec_as(task.mechanism, OpenSpec), n_users)
+def _open_figures(task: Task, n_users: int) -> dict[str, float]:
+    """Return the smallest share that is found with 95 % probability."""
+    return {"smallest_share": planned_share(spec_as(task.mechanism, OpenSpec), n_users)}
 
 
 def planned_share(spec: OpenSpec, n_users: int) -> float:
@@ -240,24 +208,44 @@ def _mean_inverse(trials: int, probabilities: Vector) -> Vector:
     return (1 + (1 - probabilities) / mean) / mean
 
 
-def _draft(protocol: str, local_epsilon: float, target: Requirements) -> TaskDraft | None:
-    return target.draft(protocol, local_epsilon=local_epsilon)
+def _table_figures(task: Task, n_users: int) -> dict[str, float]:
+    """
+    Return the number of tables, and root mean squares of standard errors in users.
+
+    Those of cells are of the tables of two attributes if there are any. A value's raw error is that
+    of the table that measures it best.
+    """
+    tables = Tables.of(task)
+    cells, margins = tables.variances(n_users)
+    of_views = [view.item_variance(n_users) for view in tables.views]
+    raw = [each * (1 - 1 / size) for each, size in zip(of_views, tables.sizes, strict=True)]
+    most, values = max(map(len, tables.tables)), tables.attribute_sizes
+    sizes = [math.prod(shape) * (len(shape) == most) for shape in tables.shapes]
+    alone = [
+        min(
+            each * size / values[attribute] * (1 - 1 / values[attribute])
+            for names, each, size in zip(tables.tables, of_views, tables.sizes, strict=True)
+            if attribute in names
+        )
+        for attribute in range(len(values))
+    ]
+    return {
+        "tables": len(tables.tables),
+        "sd_cell_raw": math.sqrt(np.average(raw, weights=sizes)),
+        "sd_cell": math.sqrt(np.average(cells, weights=sizes)),
+        "sd_margin_raw": math.sqrt(np.average(alone, weights=values)),
+        "sd_margin": math.sqrt(np.average(margins, weights=values)),
+    }
 
 
-def _text_draft(protocol: str, local_epsilon: float, target: Requirements) -> TaskDraft | None:
-    draft = target.draft(protocol)
-    texts = _with_noise(draft.texts, 0 if draft.labels else 32, local_epsilon)
-    return None if texts is None else dataclasses.replace(draft, texts=texts)
+def _describe_report(task: Task) -> str:
+    return f"local epsilon {rounded_up(task.local_epsilon)}; one report"
 
 
-def _describe_report(design: Design) -> str:
-    return f"local epsilon {rounded_up(design.local_epsilon)}; one report"
-
-
-def _describe_number(design: Design) -> str:
-    task, spec = design.unclaimed, design.unclaimed.mechanism
+def _describe_number(task: Task) -> str:
+    spec = task.mechanism
     if not isinstance(spec, DigitSpec):
-        return _describe_report(design)
+        return _describe_report(task)
     alike = slice(len(spec.radices))  # the digits of every number
     means, of = [view.dummies.expected_per_user for view in task.views[alike]], "per user"
     if not any(means):
@@ -266,46 +254,49 @@ def _describe_number(design: Design) -> str:
     return (
         f"{spec.points:,} points, in digits of {', '.join(map(str, spec.radices))} values with "
         f"{', '.join(f'{mean:.3g}' for mean in means)} dummies {of}; "
-        f"{design.messages_per_user:.4g} messages"
+        f"{messages_of(task):.4g} messages"
     )
 
 
-def _describe_open_report(design: Design) -> str:
-    form, values = "", design.draft.open
-    if values is not None:
-        form = _OPEN_FORMS[values.encoding].format(values.code_bytes)
-    return f"{form}{_describe_report(design)}"
+def _describe_open_report(task: Task) -> str:
+    spec = spec_as(task.mechanism, OpenSpec)
+    return f"{_OPEN_FORMS[spec.encoding].format(spec.code_bytes)}{_describe_report(task)}"
 
 
-def _describe_items(design: Design) -> str:
-    task, buckets, number = design.unclaimed, design.draft.buckets, design.messages_per_user
-    name = f"local hashing into {buckets} buckets" if buckets else "plain items"
-    if task.own_reports > 1:
-        name = f"a hierarchy of {task.own_reports} levels with a fan-out of {buckets}"
-    plain = math.isinf(design.local_epsilon)
-    noise = "without local noise" if plain else f"with local epsilon {design.local_epsilon:g}"
+def _describe_items(task: Task) -> str:
+    hashed, number = task.mechanism.hash_buckets, messages_of(task)
+    name = f"local hashing into {hashed} buckets" if hashed else "plain items"
+    if task.mechanism.fan_out:
+        levels = f"{task.own_reports} levels with a fan-out of {task.mechanism.fan_out}"
+        name = f"a hierarchy of {levels}"
+    plain = math.isinf(task.local_epsilon)
+    noise = "without local noise" if plain else f"with local epsilon {task.local_epsilon:g}"
     mean, _ = task.shuffler.noises[-1].moments()
     by_shuffler = f", {mean:.4g} dummies per item by the shuffler" if mean else ""
     if task.relay:
         first, second = (task.hop(number).noises[-1].words for number in (0, 1))
         by_shuffler = f", dummies per item by the first shuffler: {first}, by the second: {second}"
     messages = "one message" if number == 1 else f"{number:.5g} messages"
-    return f"{name} {noise}{design.dummies.clause or by_shuffler}; {messages}"
+    return f"{name} {noise}{task.dummies.clause or by_shuffler}; {messages}"
 
 
-def _describe_tables(design: Design) -> str:
-    task, number = design.unclaimed, design.messages_per_user
+def _describe_tables(task: Task) -> str:
     by = "both shufflers" if task.relay else "the shuffler"
     by_shuffler = f", {task.shuffler.expected_dummies:,} dummies of all cells by {by}"
     return (
         f"true cells of {len(task.views):,} tables without local noise"
-        f"{design.dummies.clause or by_shuffler}; {number:.5g} messages"
+        f"{task.dummies.clause or by_shuffler}; {messages_of(task):.5g} messages"
     )
 
 
 def _half_range(target: Requirements) -> tuple[float, str]:
     numbers = target.draft_fields.get("numbers") or NumberDraft()
     return (numbers.high - numbers.low) / 2, _GUESS
+
+
+def messages_of(task: Task) -> float:
+    """Return the expected reports of a user, dummies and the null reports of clusters included."""
+    return task.own_reports + task.dummies.expected_sent
 
 
 class PlannedKind(NamedTuple):
@@ -315,34 +306,37 @@ class PlannedKind(NamedTuple):
     """The estimate whose error is predicted."""
     errors: Callable[[Task, int], Vector]
     """Predicts the squared errors of a task's estimates, or their mean, for n_users; (n,)."""
-    describe: Callable[[Design], str] = _describe_report
-    """Describes a design's parameters and number of reports."""
-    draft: Callable[[str, float, Requirements], TaskDraft | None] = _draft
-    """Drafts a protocol's task with a local ε; None if no parameters have it."""
-    is_floor: Callable[[TaskDraft], bool] = lambda _: False
+    describe: Callable[[Task], str] = _describe_report
+    """Describes a task's parameters and number of reports."""
+    of_items: bool = False
+    """Whether plans state the errors of single items, and which constraints limit them."""
+    is_floor: Callable[[Task], bool] = lambda _: False
     """Whether `errors` omits some that decoding adds."""
-    smallest_share: Callable[[Task, int], float] = lambda *_: 0.0
-    """Predicts the smallest share that is found with 95 % probability; 0 for other kinds."""
+    messages_by: str = ""
+    """What takes the messages, and the way to fewer, as the end of a sentence."""
     largest_error: Callable[[Requirements], tuple[float, str]] = lambda _: (0.5, _GUESS)
     """Returns the standard error above which an estimate says nothing, and what it is."""
     unit: str = ""
     """Names the unit of the estimate, after its error; empty for shares."""
+    figures: Callable[[Task, int], Mapping[str, float]] = lambda *_: {}
+    """Predicts further figures, for programs."""
+    sentence: str = ""
+    """The further figures in words, with their names in braces."""
 
 
 PLANNED_KINDS: Final[Mapping[Kind, PlannedKind]] = {
     "categorical": PlannedKind(
-        *("a share", prefix_variances, _describe_items),
+        *("a share", share_variances, _describe_items),
+        of_items=True,
         largest_error=lambda target: (max(target.head), "the largest share of --head"),
     ),
     "ordered": PlannedKind("the share below an edge", prefix_variances, _describe_items),
     "string": PlannedKind(
-        *("a rare text's share", _text_errors),
-        draft=_text_draft,
-        is_floor=lambda draft: not draft.labels,
+        *("a rare text's share", _text_errors), is_floor=lambda task: not task.labels
     ),
     "open": PlannedKind(
         *("a rare value's share", _open_errors, _describe_open_report),
-        smallest_share=_smallest_share,
+        figures=_open_figures,
     ),
     "mean": PlannedKind(
         *("the mean", _number_errors, _describe_number), largest_error=_half_range, unit=_UNIT
@@ -351,7 +345,15 @@ PLANNED_KINDS: Final[Mapping[Kind, PlannedKind]] = {
         *("a mean", _number_errors, _describe_number), largest_error=_half_range, unit=_UNIT
     ),
     "key-value": PlannedKind("the share of a key that half of the users own", _pair_errors),
-    "table": PlannedKind("a cell after least squares", _table_errors, _describe_tables),
+    "table": PlannedKind(
+        *("a cell after least squares", _table_errors, _describe_tables),
+        messages_by=": one for each table (--pairs lists fewer), and users' dummies (none with "
+        "--trust shuffler-dummies)",
+        figures=_table_figures,
+        sentence="Standard errors in users: a cell of a table {sd_cell_raw:.4g}, after least "
+        "squares {sd_cell:.4g}; a value of one attribute {sd_margin_raw:.4g} by one table, after "
+        "least squares {sd_margin:.4g}.",
+    ),
 }
 
 

@@ -2,27 +2,41 @@
 
 import dataclasses
 import math
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from shuffledp.common.errors import PlanError
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
 from shuffledp.lab.planning.cluster_search import ClusterTarget, cluster_specs, predicted_noise
-from shuffledp.lab.planning.design import (
-    USUAL_MESSAGES,
-    ItemDesign,
-    blanket_probability,
-    share_errors,
-)
-from shuffledp.lab.planning.requirements import Requirements
+from shuffledp.lab.planning.design import Design
+from shuffledp.lab.planning.frontier import share_error
+from shuffledp.lab.planning.protocol_family import Found, ProtocolFamily
+from shuffledp.lab.planning.requirements import USUAL_MESSAGES, Progress, Requirements
 
 _LEAST_SIGNAL: Final = 0.5
 """Least share of true reports, beyond uniform ones; below it, other protocols err less."""
 
 
-def signed_designs(target: Requirements, useful_mse: float = math.inf) -> list[ItemDesign]:
+class Clusters(ProtocolFamily):
+    """Clusters of positive and negative reports from the shipped laws: `signed`."""
+
+    def designs(self, target: Requirements, progress: Progress) -> Found:
+        """Return the design with the least error, if any may err less than is useful."""
+        target = target.of_items
+        found = super().designs(target, progress)
+        caps = ("messages_cap", "bytes_cap", "influence_cap")
+        finite = [name for name in caps if math.isfinite(getattr(target, name))]
+        noisy = {} if math.isinf(_local_epsilon(target)) else {"local_cap": None}
+        limits = {"central_epsilon": None, **dict.fromkeys(finite, math.inf), **noisy}
+        return dataclasses.replace(found, approximate=_approximate_mse, limits=limits)
+
+    def design(self, protocol: str, target: Requirements) -> Design:
+        """Return the first of `cluster_designs`, which states the errors and the cost."""
+        return cluster_designs(protocol, target)[0]
+
+
+def cluster_designs(protocol: str, target: Requirements) -> list[Design]:
     """
-    Return designs of `signed` that meet the target, the one with the least error first.
+    Return designs that meet the target, the one with the least error first.
 
     Without a cap of messages, USUAL_MESSAGES is the cap: more would gain little. Under a local cap,
     users' own reports are randomized by GRR, which leaves a share s of the truth. Clusters must
@@ -30,24 +44,20 @@ def signed_designs(target: Requirements, useful_mse: float = math.inf) -> list[I
     never outweighs all users.
 
     Raises PlanError if there are several rounds, the shuffler is not trusted, no shipped law meets
-    the target within the caps, or the predicted errors are not below useful_mse. Cost: up to a
-    dozen evaluations of δ, .02 to 1 s each; none if no error can be useful.
+    the target within the caps, or the predicted errors are not useful. Cost: up to a dozen
+    evaluations of δ, .02 to 1 s each; none if no error can be useful.
     """
     alone, per_noise, clusters = _cluster_target(target)
-    useful = dataclasses.replace(clusters, useful_noise=(useful_mse - alone) / per_noise)
+    useful = dataclasses.replace(clusters, useful_noise=(target.useful_mse - alone) / per_noise)
+    local_epsilon = _local_epsilon(target)
     return [
-        ItemDesign.of("signed", target, local_epsilon=_local_epsilon(target), dummies=found)
+        Design.of(protocol, target, local_epsilon=local_epsilon, dummies=found)
         for found in cluster_specs(useful)
     ]
 
 
-def approximate_signed_mse(target: Requirements, **changes: Any) -> float:  # noqa: ANN401
-    """
-    Approximate the least error of `signed` under changed requirements. Cost: milliseconds.
-
-    Errors: those of `signed_designs`.
-    """
-    alone, per_noise, clusters = _cluster_target(dataclasses.replace(target, **changes))
+def _approximate_mse(target: Requirements) -> float:
+    alone, per_noise, clusters = _cluster_target(target)
     return alone + per_noise * predicted_noise(clusters)
 
 
@@ -70,9 +80,10 @@ def _cluster_target(target: Requirements) -> tuple[float, float, ClusterTarget]:
     if target.trust == "none":
         raise PlanError("signed relies on a shuffler that permutes; trust is none")
     size = target.domain_size
-    blanket = blanket_probability(np.array(float(size)), _local_epsilon(target))
-    alone = share_errors(target, np.array(float(size)), blanket, np.zeros(()), hashed=False)
-    signal = 1 - float(blanket)
+    of_item = MatchCountReduction.for_epsilon(
+        answers=size, local_epsilon=_local_epsilon(target), hashed=False
+    )
+    signal = of_item.signal
     if signal < _LEAST_SIGNAL:
         raise PlanError(
             f"a local cap of {target.noise_cap:g} leaves {signal:.2g} of the reports true; signed "
@@ -84,7 +95,7 @@ def _cluster_target(target: Requirements) -> tuple[float, float, ClusterTarget]:
     messages = target.most_messages(hashed=False)
     per_noise = (size - 1) / (size**2 * target.n_users * signal**2)
     return (
-        float(alone),
+        share_error(target, of_item),
         per_noise,
         ClusterTarget(
             honest_users=target.honest,

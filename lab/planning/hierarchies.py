@@ -1,4 +1,4 @@
-"""Designs for ordered buckets: flat histograms, and hierarchies whose fan-out is chosen. Pure."""
+"""The protocol `hierarchy`, and the quantiles that it would give beside a mean. Pure."""
 
 import dataclasses
 import math
@@ -15,84 +15,45 @@ from shuffledp.common.mechanisms.hierarchy import Hierarchy
 from shuffledp.common.mechanisms.views import View
 from shuffledp.common.task.specs import hierarchy_sizes
 from shuffledp.common.task.task import envelope_bytes
-from shuffledp.lab.planning.calibration import MAX_STEP, gaussian_mu, least_noisy, log_excess
-from shuffledp.lab.planning.central_gaussian import prefix_factor
-from shuffledp.lab.planning.design import check_plain, within_caps
-from shuffledp.lab.planning.requirements import Progress, Requirements, item_report
-from shuffledp.lab.planning.search import search_protocols, tight_design
-from shuffledp.lab.planning.shuffler_noise import CLAIM_ROOM, design_excess
-from shuffledp.lab.planning.value_design import ValueDesign
+from shuffledp.lab.planning.calibration import MAX_STEP, gaussian_mu, log_excess
+from shuffledp.lab.planning.design import Design, within_caps
+from shuffledp.lab.planning.excess import CLAIM_ROOM, excess_of, least_noisy
+from shuffledp.lab.planning.protocol_family import ProtocolFamily
+from shuffledp.lab.planning.requirements import Requirements, item_report
 
 _POWERS: Final = (4, 8, 16, 32, 64, 128)
 """Fan-outs to try, besides those of regular trees of 1 to 16 levels."""
 _SLACK: Final = 4e-3
 """The search for the dummies ends when μ is within this share below its target."""
-_WORSE: Final = 2.0
-"""Flat histograms are searched if their error may be below this multiple of the hierarchy's."""
 _BUCKETS: Final = 64
 """Buckets of the hierarchy that a plan of a mean names."""
 _ROOM: Final = 1.02
 """Factor on the dummies of a Gaussian approximation, for a first try that mostly holds."""
 
 
-def ordered_designs(
-    target: Requirements, progress: Progress
-) -> tuple[list[ValueDesign], dict[str, str]]:
-    """
-    Return the design of each protocol by the error of a prefix, and why the others have none.
+class Hierarchies(ProtocolFamily):
+    """Buckets at several resolutions, hidden by users' dummies; the fan-out is chosen."""
 
-    Flat histograms are planned for the least error of a bucket, unless a hierarchy's error is far
-    below theirs. Cost: that of `search_protocols`, and some three evaluations of a hierarchy's ε, a
-    second for each level.
-    """
-    designs, left_out, useful_mse = list[ValueDesign](), dict[str, str](), math.inf
-    progress("hierarchy")
-    try:
-        hierarchy = hierarchy_design(target)
-    except PlanError as error:
-        left_out["hierarchy"] = str(error)
-    else:
-        designs.append(hierarchy)
-        useful_mse = _WORSE * hierarchy.mse / prefix_factor(target)
-    try:
-        _, flat, others = search_protocols(target, progress, useful_mse)
-    except PlanError as error:
-        if not designs:
-            raise
-        return designs, left_out | {"every flat histogram": str(error)}
-    designs += [ValueDesign(draft=each.draft, target=target, note=each.note) for each in flat]
-    return sorted(designs, key=lambda design: design.mse), left_out | others
+    def design(self, protocol: str, target: Requirements) -> Design:
+        """
+        Return the hierarchy with the least error of a prefix that meets the target and the caps.
 
-
-def ordered_design(protocol: str, target: Requirements) -> ValueDesign:
-    """Return a protocol's design with the least error that meets the target, or raise PlanError."""
-    if protocol == "hierarchy":
-        return hierarchy_design(target)
-    design = tight_design(protocol, target)
-    return ValueDesign(draft=design.draft, target=target, note=design.note)
-
-
-def hierarchy_design(target: Requirements) -> ValueDesign:
-    """
-    Return the hierarchy with the least error of a prefix that meets the target.
-
-    The fan-out is chosen by approximation: levels of δ-Gaussian noise, all nodes with the same.
-    The dummies of the best ones are then found with the exact accountant. Raises PlanError if none
-    meets the caps. Cost: some three evaluations of ε, a second for each level.
-    """
-    check_plain("hierarchy", target)
-    tried = _shapes(target)
-    refusal = PlanError(
-        f"hierarchy needs {min(shape.messages for shape in tried):.3g} messages per user; the caps "
-        f"allow {target.most_messages(hashed=False):.3g}"
-    )
-    for shape in tried:
-        try:
-            if shape.error < math.inf:
-                return within_caps(_calibrated(shape.fan_out, shape.dummies, target))
-        except PlanError as found:
-            refusal = found
-    raise refusal
+        The fan-out is chosen by approximation: levels of δ-Gaussian noise, all nodes with the same.
+        The dummies of the best ones are then found with the exact accountant. Cost: some three
+        evaluations of ε, a second for each level.
+        """
+        tried = _shapes(target)
+        refusal = PlanError(
+            f"{protocol} needs {min(shape.messages for shape in tried):.3g} messages per user; the "
+            f"caps allow {target.most_messages(hashed=False):.3g}"
+        )
+        for shape in tried:
+            try:
+                if shape.error < math.inf:
+                    return within_caps(_calibrated(protocol, shape, target))
+            except PlanError as found:
+                refusal = found
+        raise refusal
 
 
 def quantiles_beside(target: Requirements) -> str:
@@ -161,10 +122,10 @@ def _shape(fan_out: int, target: Requirements) -> _Shape:
     return _Shape(error, fan_out, dummies, messages, hierarchy)
 
 
-def _log_excess_of_levels(fan_out: int, dummies: float, target: Requirements) -> float:
+def _log_excess_of_levels(shape: _Shape, target: Requirements) -> float:
     """Estimate ln(μ / target μ) as if every level had the loss of the lowest one."""
-    sizes = hierarchy_sizes(target.domain_size // target.groups, fan_out, target.groups)
-    buckets = View.averaging(dummies, sizes)[-1]
+    views = shape.hierarchy.views
+    buckets = views[-1]
     lowest = PrivacyParameters(
         reduction=buckets.reduction,
         local_epsilon=math.inf,
@@ -173,24 +134,22 @@ def _log_excess_of_levels(fan_out: int, dummies: float, target: Requirements) ->
         assumed_honest_fraction=target.honest_fraction,
     )
     release = lowest.release_of(target.n_min, target.honest, target.honest)
-    epsilon = composed_epsilon([release] * len(sizes) * target.rounds, target.delta)
+    epsilon = composed_epsilon([release] * len(views) * target.rounds, target.delta)
     goal = target.central_epsilon / CLAIM_ROOM
     excess = log_excess((epsilon, target.delta), (goal, target.delta))
     return min(max(excess, -MAX_STEP), MAX_STEP)
 
 
-def _calibrated(fan_out: int, dummies: float, target: Requirements) -> ValueDesign:
+def _calibrated(protocol: str, shape: _Shape, target: Requirements) -> Design:
     """
     Return the design with nearly the fewest dummies per user that meet the target exactly.
 
     μ² of an approximately Gaussian loss is inversely proportional to the number of dummies.
     """
 
-    def attempt(level: float) -> tuple[ValueDesign | None, float]:
-        many = dummies * math.exp(-2 * level)
-        fields = {"local_epsilon": math.inf, "buckets": fan_out, "dummies_per_user": many}
-        design = ValueDesign(draft=target.draft("hierarchy", **fields), target=target)
-        return design, design_excess(design)
+    def design_at(level: float) -> Design:
+        many = shape.dummies * math.exp(-2 * level)
+        return Design.of(protocol, target, buckets=shape.fan_out, dummies_per_user=many)
 
-    start = -_log_excess_of_levels(fan_out, dummies, target) - _SLACK / 2
-    return least_noisy("hierarchy", target, attempt, start=start, slack=_SLACK)
+    start = -_log_excess_of_levels(shape, target) - _SLACK / 2
+    return least_noisy(target, protocol, design_at, excess_of, start=start, slack=_SLACK)

@@ -14,9 +14,12 @@ from shuffledp.common.mechanisms.covariance import ShareCovariance
 from shuffledp.common.mechanisms.hierarchy import Hierarchy
 from shuffledp.common.mechanisms.registry import mechanism_of
 from shuffledp.common.task.domain_spec import BreakdownSpec, EdgesSpec
-from shuffledp.lab.planning.ordered_design import hierarchy_design, ordered_design, ordered_designs
+from shuffledp.lab.planning.blankets import Blankets
+from shuffledp.lab.planning.clusters import Clusters
 from shuffledp.lab.planning.planner import plan
+from shuffledp.lab.planning.protocol_family import Found
 from shuffledp.lab.planning.requirements import Requirements
+from tests.support.requirements import designed
 
 _BUCKETS: Final = 16
 _TARGET: Final = Requirements(
@@ -33,7 +36,7 @@ _TARGET: Final = Requirements(
 @pytest.mark.slow
 def test_a_hierarchy_meets_its_target_with_hardly_any_room() -> None:
     """Its task claims at most the target, and at least 98.5 % of it."""
-    design = hierarchy_design(_TARGET)
+    design = designed("hierarchy", _TARGET)
     hierarchy = mechanism_of(design.task)
     assert isinstance(hierarchy, Hierarchy)
 
@@ -64,7 +67,7 @@ def test_the_hierarchy_has_the_least_error_of_a_prefix_in_a_plan() -> None:
 @pytest.mark.parametrize("protocol", ["puredump", "murs"])
 def test_a_flat_design_predicts_the_error_of_a_prefix(protocol: str) -> None:
     """It is exact for items; for hashing, within 25 % of the exact average."""
-    design = ordered_design(protocol, _TARGET)
+    design = designed(protocol, _TARGET)
     sent = 20_000 * design.task.expected_reports_per_user
     uniform = np.full(_BUCKETS, 1 / _BUCKETS)
     mixture = Mixture(n_real=20_000, n_dummies=sent - 20_000)
@@ -76,9 +79,9 @@ def test_a_flat_design_predicts_the_error_of_a_prefix(protocol: str) -> None:
 def test_a_local_cap_or_a_small_cap_of_messages_leaves_no_hierarchy() -> None:
     """The reason is stated."""
     with pytest.raises(PlanError, match="hierarchy has no local noise"):
-        hierarchy_design(dataclasses.replace(_TARGET, local_cap=4.0))
+        designed("hierarchy", dataclasses.replace(_TARGET, local_cap=4.0))
     with pytest.raises(PlanError, match=r"hierarchy needs .* messages per user; the caps allow"):
-        hierarchy_design(dataclasses.replace(_TARGET, messages_cap=1.01))
+        designed("hierarchy", dataclasses.replace(_TARGET, messages_cap=1.01))
 
 
 @pytest.mark.slow
@@ -101,18 +104,19 @@ def test_flat_histograms_far_behind_the_hierarchy_are_left_out_with_their_error(
 def test_a_hierarchy_is_planned_although_no_flat_design_keeps_the_caps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without a hierarchy either, the plan has the error of the flat designs."""
+    """Without a hierarchy either, there is no plan."""
 
-    def none_allowed(*_: object) -> None:
-        raise PlanError("the influence cap is 1")
+    def none_allowed(*_: object) -> Found:
+        return Found(refusals={"sh": PlanError("the influence cap is 1")})
 
-    monkeypatch.setattr("shuffledp.lab.planning.ordered_design.search_protocols", none_allowed)
-    designs, left_out = ordered_designs(_TARGET, lambda _: None)
+    for family in (Blankets, Clusters):
+        monkeypatch.setattr(family, "designs", none_allowed)
+    found = plan(_TARGET)
 
-    assert ["hierarchy"] == [design.protocol for design in designs]
-    assert {"every flat histogram": "the influence cap is 1"} == left_out
-    with pytest.raises(PlanError, match="the influence cap is 1"):
-        ordered_designs(dataclasses.replace(_TARGET, local_cap=1.0), lambda _: None)
+    assert ("hierarchy", ()) == (found.best.protocol, found.runners_up)
+    assert "the influence cap is 1" == found.left_out["sh"]
+    with pytest.raises(PlanError, match="hierarchy has no local noise"):
+        plan(dataclasses.replace(_TARGET, local_cap=1.0))
 
 
 @pytest.mark.slow
@@ -126,7 +130,7 @@ def test_a_plan_says_why_it_has_no_hierarchy() -> None:
 def test_several_rounds_share_the_target() -> None:
     """Ten rounds together meet it, and need more dummies than one."""
     target = dataclasses.replace(_TARGET, rounds=10, n_users=200_000, n_min=200_000)
-    one, ten = (hierarchy_design(dataclasses.replace(target, rounds=each)) for each in (1, 10))
+    one, ten = (designed("hierarchy", dataclasses.replace(target, rounds=each)) for each in (1, 10))
 
     assert one.messages_per_user < ten.messages_per_user
     assert one.task.central_epsilon == pytest.approx(2.0, rel=0.01)

@@ -1,3 +1,4 @@
+import math
 from typing import Any, Final
 
 import pytest
@@ -5,12 +6,12 @@ import pytest
 from shuffledp.common.accounting.guarantees import central_epsilon
 from shuffledp.common.errors import PlanError
 from shuffledp.common.protocols import PROTOCOLS, protocols_of
-from shuffledp.lab.planning import search
 from shuffledp.lab.planning.calibration import gaussian_mu
+from shuffledp.lab.planning.families import FAMILIES
+from shuffledp.lab.planning.noisy_reports import NoisyReports
 from shuffledp.lab.planning.requirements import Requirements
-from shuffledp.lab.planning.search import search_protocols, tight_design
-from shuffledp.lab.planning.shuffler_noise import shuffler_design, shuffler_designs
-from tests.support.requirements import amplified_requirements
+from shuffledp.lab.planning.shuffler_noise import ShufflerNoise
+from tests.support.requirements import amplified_requirements, designed
 
 _CITIES: Final = {"n_users": 602_325, "domain_size": 915}
 _AMPLIFIED: Final = [name for name in protocols_of("categorical") if PROTOCOLS[name].amplified]
@@ -36,22 +37,16 @@ def _wanted(**changes: Any) -> Requirements:
 def test_a_task_claims_the_target_and_hardly_less(protocol: str, changes: dict[str, Any]) -> None:
     """The claim of its published task is 95 to 100 % of the target."""
     target = _wanted(**changes)
-    claimed = tight_design(protocol, target).task.central_epsilon
+    claimed = designed(protocol, target).task.central_epsilon
 
     assert 0.95 * target.central_epsilon < claimed <= target.central_epsilon
 
 
-def test_a_protocol_without_a_search_is_planned_with_one_noisy_report(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_protocol_without_a_search_is_planned_with_one_noisy_report() -> None:
     """Its error is that of the search which another protocol has for the same reports."""
-    target, searched = _wanted(), tight_design("sh", _wanted())
-    monkeypatch.delitem(search._TIGHT, "sh")
-    monkeypatch.setattr(search, "SEARCHED", ("sh",))
-    found = [d for d in search_protocols(target, lambda _: None)[1] if d.protocol == "sh"]
+    searched, found = designed("sh", _wanted()), NoisyReports("sh").design("sh", _wanted())
 
-    assert tight_design("sh", target).mse == pytest.approx(searched.mse, rel=0.005)
-    assert [searched.mse] * 2 == pytest.approx([design.mse for design in found], rel=0.005)
+    assert searched.mse == pytest.approx(found.mse, rel=0.04)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, pytest.param(0.5, marks=pytest.mark.slow)])
@@ -60,14 +55,14 @@ def test_dummies_have_the_error_of_central_mechanisms(epsilon: float) -> None:
     target, n = _wanted(central_epsilon=epsilon, **_CITIES), 602_325
     gaussian = 2 / (gaussian_mu(epsilon, 1e-6) * n) ** 2
 
-    assert 8 / (epsilon * n) ** 2 == pytest.approx(tight_design("sageo", target).mse, rel=0.03)
-    assert gaussian == pytest.approx(tight_design("puredump", target).mse, rel=0.05)
+    assert 8 / (epsilon * n) ** 2 == pytest.approx(designed("sageo", target).mse, rel=0.03)
+    assert gaussian == pytest.approx(designed("puredump", target).mse, rel=0.05)
 
 
 def test_the_guarantee_covers_all_rounds_together() -> None:
     """The composed ε of every design meets the target, and is not far below it."""
     target = _wanted(central_epsilon=1.0, rounds=4, delta=1e-5)
-    for design in (shuffler_design("sageo", target), shuffler_design("sbin", target)):
+    for design in (designed("sageo", target), designed("sbin", target)):
         parameters = design.parameters
         together = central_epsilon(
             parameters, parameters.release(parameters.anonymity_set(target.n_min))
@@ -77,12 +72,21 @@ def test_the_guarantee_covers_all_rounds_together() -> None:
 
 def test_a_cap_on_the_local_epsilon_leaves_the_hybrid() -> None:
     """Reports without noise are excluded; without a cap there are three designs."""
-    capped = shuffler_designs(_wanted(local_cap=2.0))
-    free = shuffler_designs(_wanted())
+    family = next(each for each in FAMILIES if isinstance(each, ShufflerNoise))
+    capped, free = (
+        family.designs(_wanted(local_cap=cap), lambda _: None) for cap in (2.0, math.inf)
+    )
 
-    assert ["hybrid"] == [each.protocol for each in capped]
-    assert [2.0] == [each.local_epsilon for each in capped]
-    assert {"hybrid", "sageo", "sbin"} == {each.protocol for each in free}
+    assert [("hybrid", 2.0)] == [(each.protocol, each.local_epsilon) for each in capped.designs]
+    assert {"sageo", "sbin"} == capped.refusals.keys()
+    assert {"hybrid", "sageo", "sbin"} == free.protocols
+
+
+def test_every_protocol_is_in_one_family() -> None:
+    """Its search is found in one row."""
+    names = [name for family in FAMILIES for name in family.names]
+
+    assert sorted(PROTOCOLS) == sorted(names)
 
 
 _BIT: Final = {"domain_size": 2}
@@ -104,7 +108,7 @@ _SLOW: Final = pytest.mark.slow
 def test_caps_and_a_small_domain_are_kept(protocol: str, changes: dict[str, Any]) -> None:
     """Two items are never hashed, caps hold, and the claim is tight where no cap binds."""
     target = _wanted(**changes)
-    found = tight_design(protocol, target)
+    found = designed(protocol, target)
     claimed = found.task.central_epsilon
 
     assert found.local_epsilon <= target.local_cap
@@ -128,7 +132,7 @@ def test_caps_and_a_small_domain_are_kept(protocol: str, changes: dict[str, Any]
             {"n_users": 20, "central_epsilon": 0.1},
             r"aue cannot meet a central epsilon of 0\.1 with 20",
         ),
-        ("fe1", {"local_cap": 2.0}, r"fe1 cannot meet .* a local epsilon of at most 2"),
+        ("fe1", {"local_cap": 2.0}, "fe1 has no local noise"),
     ],
 )
 def test_unreachable_requirements_are_refused(
@@ -136,4 +140,4 @@ def test_unreachable_requirements_are_refused(
 ) -> None:
     """The message names the number that is out of range."""
     with pytest.raises(PlanError, match=message):
-        tight_design(protocol, _wanted(**changes))
+        designed(protocol, _wanted(**changes))

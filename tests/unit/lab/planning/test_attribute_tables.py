@@ -15,10 +15,10 @@ from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.deploy.tasks import drafts, task_view
 from shuffledp.deploy.tasks.value_parser import parse_tables
 from shuffledp.lab.planning import plan_view
+from shuffledp.lab.planning.central_gaussian import gaussian_error, tables_square
 from shuffledp.lab.planning.planner import plan
-from shuffledp.lab.planning.requirements import UNUSED_KEY, Requirements
-from shuffledp.lab.planning.shuffler_noise import RELAY_KEY
-from shuffledp.lab.planning.table_design import gaussian_tables_mse, table_design
+from shuffledp.lab.planning.requirements import RELAY_KEY, UNUSED_KEY, Requirements
+from tests.support.requirements import designed
 
 
 def _target(
@@ -61,7 +61,7 @@ _PLANS = [
 def test_a_design_meets_its_target_and_little_more(protocol: str, changes: dict[str, Any]) -> None:
     """The ε of all rounds and a task's coalition ε are at most the targets; one is nearly there."""
     target = _target(**changes)
-    design = table_design(protocol, target)
+    design = designed(protocol, target)
     release = design.parameters.release_of(target.n_min, target.honest, target.honest)
     goals = [(central_epsilon(design.parameters, release), target.central_epsilon)]
     if target.shufflers > 1:
@@ -79,7 +79,7 @@ def test_few_dummies_do_not_exceed_the_target(changes: dict[str, Any]) -> None:
     """Where ε falls steeply with δ, the claim at slightly less than δ still meets the target."""
     target = _target(n_users=3000, **changes)
 
-    assert table_design("tables", target).task.central_epsilon <= target.central_epsilon
+    assert designed("tables", target).task.central_epsilon <= target.central_epsilon
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_the_draft_of_a_plan_becomes_the_planned_task(
 def test_ten_attributes_with_twenty_values() -> None:
     """602,325 users and ε = 1: errors are within 2 % of the central Gaussian mechanism's."""
     target = _target(",".join(["20"] * 10), n_users=602_325)
-    design = table_design("tables", target)
+    design = designed("tables", target)
     figures, n_users = design.figures, target.n_users
 
     assert 45 == figures["tables"]
@@ -123,7 +123,7 @@ def test_ten_attributes_with_twenty_values() -> None:
 
 def test_the_known_total_counts_in_every_error() -> None:
     """It is all that least squares know of a single table: they change no error."""
-    figures = table_design("tables", _target("4,3")).figures
+    figures = designed("tables", _target("4,3")).figures
 
     assert figures["sd_cell_raw"] == pytest.approx(figures["sd_cell"])
     assert figures["sd_margin_raw"] == pytest.approx(figures["sd_margin"])
@@ -132,12 +132,13 @@ def test_the_known_total_counts_in_every_error() -> None:
 def test_a_share_of_the_loss_makes_margins_better() -> None:
     """Tables of one attribute take a share of μ²: margins are nearer, and cells further."""
     alone, beside = (
-        table_design("tables", _target("20,20,20", margins=margins)) for margins in (False, True)
+        designed("tables", _target("20,20,20", margins=margins)) for margins in (False, True)
     )
-    more = table_design("tables", _target("20,20,20", margins=True, margin_share=0.5))
+    more = designed("tables", _target("20,20,20", margins=True, margin_share=0.5))
+    tables = Tables.of(beside.task)
     raw = {
         size: view.item_variance(20_000)
-        for size, view in zip(beside.tables.sizes, beside.tables.views, strict=True)
+        for size, view in zip(tables.sizes, tables.views, strict=True)
     }
 
     assert 6 == beside.figures["tables"]
@@ -149,9 +150,9 @@ def test_a_share_of_the_loss_makes_margins_better() -> None:
 
 def test_chosen_pairs_cost_less_than_all() -> None:
     """One of three pairs, with the third attribute alone, has fewer dummies and less error."""
-    every, chosen = (table_design("tables", _target(pairs=pairs)) for pairs in ("", "1:2,3"))
+    every, chosen = (designed("tables", _target(pairs=pairs)) for pairs in ("", "1:2,3"))
 
-    assert ((0, 1), (2,)) == chosen.tables.tables
+    assert ((0, 1), (2,)) == Tables.of(chosen.task).tables
     assert chosen.messages_per_user < every.messages_per_user
     assert chosen.figures["sd_cell_raw"] < every.figures["sd_cell_raw"]
 
@@ -174,13 +175,13 @@ def test_chosen_pairs_cost_less_than_all() -> None:
 def test_caps_and_trust_refuse_a_plan(protocol: str, changes: dict[str, Any], words: str) -> None:
     """The message names the cap or what is missing."""
     with pytest.raises(PlanError, match=words):
-        table_design(protocol, _target(**changes))
+        designed(protocol, _target(**changes))
 
 
 def test_a_table_of_three_attributes_is_refused() -> None:
     """The message says what to ask for instead."""
     with pytest.raises(TaskError, match="ask for every pair of them, or join two"):
-        table_design("tables", _target(pairs="1:2:3"))
+        designed("tables", _target(pairs="1:2:3"))
 
 
 def test_central_gaussian_noise_has_the_sensitivity_of_all_tables() -> None:
@@ -189,15 +190,16 @@ def test_central_gaussian_noise_has_the_sensitivity_of_all_tables() -> None:
     mu, r, k = 0.236704, 20, 3
     of_cell = ((r - 1) ** 2 / r**2 + 2 * (r - 1) / (r**2 * (k - 1))) * 2 * k / mu**2
 
-    assert of_cell / 1e10 == pytest.approx(gaussian_tables_mse(spec, 100_000, 1.0, 1e-6), rel=1e-4)
+    found = gaussian_error(tables_square(spec), 100_000, 1.0, 1e-6)
+    assert of_cell / 1e10 == pytest.approx(found, rel=1e-4)
 
 
 def test_the_plan_states_all_errors() -> None:
     """The sentence and the JSON fields have them."""
-    design = table_design("tables", _target())
+    design = designed("tables", _target())
     shown = plan_view.to_json(dataclasses.replace(plan(_target()), best=design))
 
-    assert f"{design.figures['sd_cell']:.4g}" in design.sentence
+    assert f"{design.figures['sd_cell']:.4g}" in design.kind.sentence.format(**design.figures)
     assert design.figures.items() <= shown.items()
     assert np.isfinite([*design.figures.values()]).all()
     released = claimed_release(design.task, design.target.n_min)

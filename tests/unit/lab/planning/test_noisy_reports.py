@@ -13,10 +13,11 @@ from shuffledp.common.protocols import Kind, protocol_named
 from shuffledp.common.task.draft import NumberDraft, TextDraft
 from shuffledp.common.task.spec_forms import spec_as
 from shuffledp.common.task.specs import RapporSpec
+from shuffledp.lab.planning.design import Design
 from shuffledp.lab.planning.planner import Plan, plan
-from shuffledp.lab.planning.value_design import ValueDesign, predicted_mse, value_design
+from shuffledp.lab.planning.predictions import predicted_mse
 from tests.support.kind_tasks import NOISY_KINDS, noisy_protocols
-from tests.support.requirements import planned_value_design, value_requirements
+from tests.support.requirements import designed, value_requirements
 
 
 @cache
@@ -26,19 +27,18 @@ def _capped(kind: Kind) -> Plan:
 
 
 @cache
-def _design(protocol: str, central_epsilon: float) -> ValueDesign:
+def _design(protocol: str, central_epsilon: float) -> Design:
     """Search without a cap, for few users, which is quicker."""
     kind = protocol_named(protocol).kind
     target = value_requirements(kind, n_users=500, central_epsilon=central_epsilon)
-    return value_design(protocol, target)
+    return designed(protocol, target)
 
 
 @pytest.mark.parametrize("kind", NOISY_KINDS)
 def test_every_design_keeps_the_guarantee_and_uses_the_cap(kind: Kind) -> None:
     """The task's claim is for n_min users; unbiased designs come first, then smaller errors."""
     found = _capped(kind)
-    predictions = (found.best, *found.runners_up)
-    designs = [planned_value_design(each) for each in predictions]
+    designs = (found.best, *found.runners_up)
 
     assert set(noisy_protocols(kind)) == {design.protocol for design in designs}
     for design in designs:
@@ -46,7 +46,7 @@ def test_every_design_keeps_the_guarantee_and_uses_the_cap(kind: Kind) -> None:
         assert 0.7 < design.local_epsilon <= 0.75
         assert randomizer_of(design.task).keeps_promise(design.local_epsilon)
         assert (4000, 5000) == (design.task.n_min, design.task.target_size)
-    order = [(planned_value_design(each).biased, each.mse) for each in predictions]
+    order = [(each.biased, each.mse) for each in designs]
     assert order == sorted(order)
     assert not order[0][0]
     assert found.central_guarantee.epsilon <= designs[0].task.central_epsilon
@@ -86,7 +86,7 @@ def test_a_protocol_without_a_possible_task_is_skipped() -> None:
 def test_an_error_is_in_the_units_of_the_range_and_falls_with_the_users() -> None:
     """A range twelve times as wide has 144 times the squared error."""
     narrow, wide = (
-        value_design("duchi", value_requirements(local_cap=1.0, draft_fields=fields)).task
+        designed("duchi", value_requirements(local_cap=1.0, draft_fields=fields)).task
         for fields in ({}, {"numbers": NumberDraft(low=0.0, high=24.0)})
     )
 
@@ -98,7 +98,7 @@ def test_an_error_is_in_the_units_of_the_range_and_falls_with_the_users() -> Non
 def test_the_error_of_a_mean_is_that_of_the_worst_values(protocol: str) -> None:
     """No value that all users share has a larger one, to the rounding of the numbers."""
     kind: Kind = "mean" if protocol in noisy_protocols("mean") else "vector"
-    design = value_design(protocol, value_requirements(kind, local_cap=0.75))
+    design = designed(protocol, value_requirements(kind, local_cap=0.75))
     mechanism, size = mean_mechanism_of(design.unclaimed), design.target.domain_size
     places = np.linspace(-1, 1, 101)
     errors = [mechanism.variance(np.full((1, size), place)).mean() / 5000 for place in places]
@@ -106,8 +106,8 @@ def test_the_error_of_a_mean_is_that_of_the_worst_values(protocol: str) -> None:
     assert max(errors) == pytest.approx(design.mse, rel=1e-5)
 
 
-def _rappor(**changes: Any) -> ValueDesign:
-    return value_design("rappor", value_requirements("string", **changes))
+def _rappor(**changes: Any) -> Design:
+    return designed("rappor", value_requirements("string", **changes))
 
 
 @pytest.mark.slow
