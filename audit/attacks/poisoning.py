@@ -284,7 +284,7 @@ def _fill_cell(attack: Poisoning, subject: AuditSubject, rng: Generator) -> Rows
         mechanism.estimate(ports.tally(mechanism, sent) + dummies, n_users)
         for sent in (reports, crafted)
     )
-    rise = n_users * (after.views[0].shares - before.views[0].shares)
+    rise = n_users * (after.tables[0].shares - before.tables[0].shares)
     cell, gain = int(reports["item"][0]), subject.family.gain(0, n_users)
     checks.require(
         "the cell rises as calculated, and no other more",

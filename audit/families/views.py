@@ -130,9 +130,9 @@ class CellPerTable(ViewFamily[Tables]):
         """Yield each table's cell, relative to all of the table, in the order of a submission."""
         held = encoder_for(self.task, None)(value, _UNUSED)[0].tolist()
         counts = [each.size for each in self.spec.attributes]
-        tables = zip(self.spec.views, self.task.view_sizes, self.items(reports).T, strict=True)
-        for view, size, cells in tables:
-            right = reduce(lambda cell, a: cell * counts[a] + held[a], view, 0)
+        tables = zip(self.spec.tables, self.task.view_sizes, self.items(reports).T, strict=True)
+        for table, size, cells in tables:
+            right = reduce(lambda cell, a: cell * counts[a] + held[a], table, 0)
             named = np.where((cells >= 0) & (cells < size), cells, size)  # at the end: none of it
             chances = (np.arange(size + 1) == right)[np.newaxis].astype(np.float64)
             yield ReportPart(name="cells", cells=named, chances=chances)

@@ -47,16 +47,16 @@ class Tables(ViewMechanism):
     def specify(cls, form: TableDraft) -> TableSpec:
         """Return the tables that a draft asks for; raise TaskError for a name of no attribute."""
         numbers = {each.name: number for number, each in enumerate(form.attributes)}
-        if unknown := {name for names in form.pairs for name in names} - numbers.keys():
+        if unknown := {name for names in form.tables for name in names} - numbers.keys():
             known = ", ".join(numbers)
             raise TaskError(f"a table is of {min(unknown)}; the attributes are {known}")
-        wanted = [tuple(sorted(numbers[name] for name in names)) for names in form.pairs]
+        wanted = [tuple(sorted(numbers[name] for name in names)) for names in form.tables]
         wanted = wanted or [*combinations(range(len(numbers)), 2)]
         wanted += [(number,) for number in numbers.values() if form.margins]
         return TableSpec(
             name="tables",
             attributes=form.attributes,
-            views=tuple(dict.fromkeys(wanted)),
+            tables=tuple(dict.fromkeys(wanted)),
             report_bytes=cls.report_dtype.itemsize,
         )
 
@@ -66,7 +66,7 @@ class Tables(ViewMechanism):
         spec = spec_as(task.mechanism, TableSpec)
         check_report_bytes(spec, cls.report_dtype)
         sizes = tuple(each.size for each in spec.attributes)
-        return cls(views=View.of_task(task), attribute_sizes=sizes, tables=spec.views)
+        return cls(views=View.of_task(task), attribute_sizes=sizes, tables=spec.tables)
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -165,7 +165,7 @@ class Tables(ViewMechanism):
             intervals = law(self.views[best], adding[best], self.sizes[best] // size)
             attributes.append(_shares(margin, of_margins[a], n_users, intervals))
         return ShareTables(
-            views=tuple(
+            tables=tuple(
                 _shares(each.ravel(), variance, n_users, law(view, users, 1))
                 for each, variance, view, users in zip(
                     counts, of_cells, self.views, adding, strict=True

@@ -354,19 +354,19 @@ class ShareTables:
     """
     Tables of several attributes: shares that agree wherever tables have an attribute in common.
 
-    The errors of a view's shares are those of the margins of its attributes, and of what neither
-    margin explains; the three are independent, and so are different attributes and views.
+    The errors of a table's shares are those of the margins of its attributes, and of what neither
+    margin explains; the three are independent, and so are different attributes and tables.
     """
 
-    views: tuple[ShareTable, ...]
-    """The cells of each view, in the task's order."""
+    tables: tuple[ShareTable, ...]
+    """The cells of each table, in the task's order."""
     attributes: tuple[ShareTable, ...]
-    """The values of each attribute: the margins of every view that has it."""
+    """The values of each attribute: the margins of every table that has it."""
     mse_theory: _Mse
-    """Mean over the cells of all views of the squared standard errors."""
+    """Mean over the cells of all tables of the squared standard errors."""
 
     def __post_init__(self) -> None:
-        parse_positive("the number of tables", len(self.views), MAX_TABLES)
+        parse_positive("the number of tables", len(self.tables), MAX_TABLES)
         parse_positive("the number of attributes", len(self.attributes), MAX_ATTRIBUTES)
 
 

@@ -83,7 +83,7 @@ class TableDraft:
     """The attributes of a task for tables, and the tables wanted."""
 
     attributes: tuple[AttributeSpec, ...]
-    pairs: tuple[tuple[str, ...], ...] = ()
+    tables: tuple[tuple[str, ...], ...] = field(default=(), metadata={"key": "pairs"})
     """The names of the two attributes, or of the one, of each table; empty for every pair."""
     margins: bool = False
     """Whether each attribute also gets a table of its own, which makes margins more accurate."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal
 
 from shuffledp.common.errors import TaskError
@@ -69,9 +69,9 @@ class DigitSpec(RangedSpec):
 
 
 MAX_TABLES: Final = MAX_ATTRIBUTES * (MAX_ATTRIBUTES + 1) // 2
-MAX_VIEW_ATTRIBUTES: Final = 2
+MAX_TABLE_ATTRIBUTES: Final = 2
 NO_MORE_ATTRIBUTES: Final = (
-    f"a table may have at most {MAX_VIEW_ATTRIBUTES} attributes: ask for every pair of them, or "
+    f"a table may have at most {MAX_TABLE_ATTRIBUTES} attributes: ask for every pair of them, or "
     "join two into one attribute whose labels name both values"
 )
 
@@ -84,7 +84,7 @@ class TableSpec(Spec):
 
     name: TableMechanismName
     attributes: tuple[AttributeSpec, ...]
-    views: tuple[tuple[int, ...], ...]
+    tables: tuple[tuple[int, ...], ...] = field(metadata={"key": "views"})
     """The attributes of each table by number, ascending. Cells count the last one fastest."""
     report_bytes: ReportBytes
 
@@ -94,17 +94,17 @@ class TableSpec(Spec):
         check_int_range("the number of attributes", number, 2, MAX_ATTRIBUTES)
         if len({*self.attribute_names}) < number:
             raise TaskError("two attributes have the same name")
-        for view in self.views:
-            if len(view) > MAX_VIEW_ATTRIBUTES:
-                raise TaskError(f"a table has {len(view)} attributes; {NO_MORE_ATTRIBUTES}")
-            for attribute in view:
+        for table in self.tables:
+            if len(table) > MAX_TABLE_ATTRIBUTES:
+                raise TaskError(f"a table has {len(table)} attributes; {NO_MORE_ATTRIBUTES}")
+            for attribute in table:
                 check_int_range("the number of a table's attribute", attribute, 0, number - 1)
-            if not view or view != tuple(sorted({*view})):
-                names = ", ".join(self.attribute_names[each] for each in view) or "nothing"
+            if not table or table != tuple(sorted({*table})):
+                names = ", ".join(self.attribute_names[each] for each in table) or "nothing"
                 raise TaskError(f"a table is of {names}; it must be of one or two different ones")
-        if len({*self.views}) < len(self.views):
+        if len({*self.tables}) < len(self.tables):
             raise TaskError("two tables have the same attributes")
-        if missing := {*range(number)} - {each for view in self.views for each in view}:
+        if missing := {*range(number)} - {each for table in self.tables for each in table}:
             name = self.attribute_names[min(missing)]
             raise TaskError(f"{name} is in no table; each attribute must be in one")
         check_int_range("the number of all cells", sum(self.view_sizes()), 2, MAX_DOMAIN_SIZE)
@@ -116,8 +116,8 @@ class TableSpec(Spec):
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The number of values of each attribute of every view."""
-        return tuple(tuple(self.attributes[each].size for each in view) for view in self.views)
+        """The number of values of each attribute of every table."""
+        return tuple(tuple(self.attributes[each].size for each in table) for table in self.tables)
 
     def view_sizes(self, domain_size: int = 0, groups: int = 1) -> tuple[int, ...]:
         return tuple(math.prod(shape) for shape in self.shapes)

@@ -56,9 +56,9 @@ _SHARE_TABLES: Final = Codec(
     ShareTables,
     analyzer_pb2.ShareTables,
     dict.fromkeys(
-        ("views", "attributes"), lambda _, each: tuple(map(_SHARE_TABLE.from_wire, each))
+        ("tables", "attributes"), lambda _, each: tuple(map(_SHARE_TABLE.from_wire, each))
     ),
-    dict.fromkeys(("views", "attributes"), partial(map, _SHARE_TABLE.to_wire)),
+    dict.fromkeys(("tables", "attributes"), partial(map, _SHARE_TABLE.to_wire)),
 )
 _GUARANTEE: Final = Codec(
     Guarantee,

@@ -34,8 +34,8 @@ def draw_numbers(sizes: Sequence[int], n_users: int, rng: np.random.Generator) -
 def cell_counts(numbers: Numbers, spec: TableSpec, people: Counts | None = None) -> Counts:
     """Count people, as many of each kind as `people` says or one, by cell, table by table."""
     counts = [
-        np.bincount(np.ravel_multi_index(tuple(numbers[:, view].T), shape), people, minlength=size)
-        for view, shape, size in zip(spec.views, spec.shapes, spec.view_sizes(), strict=True)
+        np.bincount(np.ravel_multi_index(tuple(numbers[:, table].T), shape), people, minlength=size)
+        for table, shape, size in zip(spec.tables, spec.shapes, spec.view_sizes(), strict=True)
     ]
     return np.concatenate(counts).astype(np.int64)
 

@@ -105,11 +105,11 @@ def _share_tables(view: ResultView, estimate: result.ShareTables, known: _Known)
     n_users = len(known.people.values)
     counts = np.rint(truth * n_users).astype(np.int64)
     exact = mechanism.estimate(counts, n_users)  # least squares keep true counts, and add margins
-    pairs = [each for names, each in zip(mechanism.tables, exact.views, strict=True) if names[1:]]
+    pairs = [each for names, each in zip(mechanism.tables, exact.tables, strict=True) if names[1:]]
     true = [each.shares for each in (*exact.attributes, *pairs)]
     tests, tables = view.tables[: -len(true)], view.tables[-len(true) :]
     tables = tuple(replace(each, truth=own) for each, own in zip(tables, true, strict=True))
-    mse = mse_of(np.concatenate([each.shares for each in estimate.views]), truth)
+    mse = mse_of(np.concatenate([each.shares for each in estimate.tables]), truth)
     errors = (
         f"Mean squared error of a cell {mse:.3g}, in theory {estimate.mse_theory:.3g}. "
         f"{_covered(np.concatenate([each.ends for each in tables], axis=1), np.concatenate(true))}"

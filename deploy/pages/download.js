@@ -15,7 +15,7 @@ function quoted(text) {
 function download(text, name) {
   const link = element("a");
   link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-  link.download = name;
+  link.download = name + "-" + given.source + ".csv";
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }

@@ -27,9 +27,10 @@ def format_count(number: int) -> str:
 
 
 def format_parameter(value: object) -> str:
-    """Format a task parameter: `1,000` for an int, `2` for 2.0, `3 entries` for a tuple."""
+    """Format a task parameter: `1,000` for an int, `2` for 2.0, `1, 2; 3, 4` for a tuple of two."""
     if isinstance(value, tuple):
-        return f"{len(value):,} entries"
+        nested = any(isinstance(each, tuple) for each in value)
+        return ("; " if nested else ", ").join(map(format_parameter, value)) or "none"
     if isinstance(value, int):
         return format_count(value)
     return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
@@ -82,12 +83,6 @@ def format_certainty(epsilon: float, delta: float) -> str:
 def format_scientific(number: float) -> str:
     """Format a number to three digits; not for privacy figures, which must be rounded up."""
     return "0" if number == 0 else _typeset(f"{number:.3g}")
-
-
-def format_percent(share: float, error: float) -> str:
-    """Format a share in percent, with decimals that show two digits of its standard error."""
-    digits = 1 if not error > 0 else max(0, 1 - math.floor(math.log10(100 * error)))
-    return f"{100 * share:.{min(digits, 9)}f}\N{NO-BREAK SPACE}%".replace("-", "\N{MINUS SIGN}")
 
 
 def format_seconds(duration: float) -> str:

@@ -80,6 +80,7 @@ function draw() {
   }
   canvas.dataset.drawn = String(n * m);
   drawScale(shade, most, digits);
+  byId("below").hidden = table.share.every((share) => share >= 0);
 }
 
 // Name rows and columns; leave out names where there is no room for all.
@@ -174,7 +175,7 @@ const soon = redrawOnChange(canvas, draw);
 for (const control of [chosenTable, swapped]) control.addEventListener("change", leave);
 byId("download").addEventListener("click", () => {
   const { rows, columns } = shown();
-  download(tableAsCsv(), `${rows.name}-${columns.name}.csv`);
+  download(tableAsCsv(), rows.name + "-" + columns.name);
 });
 byId("heat-maps").hidden = false;
 soon();

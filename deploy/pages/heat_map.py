@@ -1,8 +1,9 @@
 """Data for the heat maps on a result's page: one for each table of two attributes."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from shuffledp.common.messages.result import CONFIDENCE, Result, ShareTables
+from shuffledp.common.messages.result import ShareTables
 from shuffledp.common.task.spec_forms import spec_as
 from shuffledp.common.task.task import Task
 from shuffledp.common.task.view_specs import TableSpec
@@ -18,39 +19,36 @@ MAX_CELLS: Final = 200_000
 
 
 def heat_map_fields(
-    estimate: ShareTables, result: Result, view: ResultView, task: Task
+    _: ShareTables, shared: Mapping[str, Any], view: ResultView, task: Task
 ) -> dict[str, Any]:
     """Return the fields of a page on tables: heat maps of all that fit, one by one."""
     spec = spec_as(task.mechanism, TableSpec)
-    pairs = [number for number, each in enumerate(spec.views) if len(each) > 1]
+    pairs = [attributes for attributes in spec.tables if len(attributes) > 1]
     drawn = [table for table in view.tables if not table.listed]
     tables, room = list[dict[str, Any]](), MAX_CELLS
-    for number, table in zip(pairs, drawn, strict=True):
-        shares = estimate.views[number]
-        if len(shares.shares) > room:
+    for attributes, table in zip(pairs, drawn, strict=True):
+        if len(table.values) > room:
             continue
-        room -= len(shares.shares)
-        low, high = shares.interval(CONFIDENCE)
+        room -= len(table.values)
+        low, high = table.ends
         tables.append(
             {
-                "attributes": spec.views[number],
-                "share": packed(shares.shares, "<f4"),
-                "error": shares.standard_error,
+                "attributes": attributes,
+                "share": packed(table.values, "<f4"),
+                "error": float(table.errors[0]),
                 "low": packed(low, "<f4"),
                 "high": packed(high, "<f4"),
                 "truth": None if table.truth is None else packed(table.truth, "<f4"),
             }
         )
-    fields: dict[str, Any] = {"exact_intervals": True, "size": len(spec.views)}
-    if pairs:
-        fields["heat_map"] = {"held": len(tables), "number": len(pairs)}
+    counts = {"held": len(tables), "number": len(pairs)} if pairs else None
+    fields = {"exact_intervals": True, "size": len(spec.tables), "heat_map": counts}
     if not tables:
         return fields
     return fields | {
         "scripts": _SCRIPTS,
         "data": {
-            "users": result.n_users,
-            "confidence": CONFIDENCE,
+            **shared,
             "attributes": [
                 {"name": each.name, "values": names_of(each)} for each in spec.attributes
             ],

@@ -103,7 +103,7 @@ byId("shown").addEventListener("change", (event) => change({ distinct: event.tar
 byId("length").addEventListener("change", (event) => change({ length: Number(event.target.value) }));
 byId("previous").addEventListener("click", () => { chosen.page--; show(); });
 byId("next").addEventListener("click", () => { chosen.page++; show(); });
-byId("download").addEventListener("click", () => download(asCsv(), "histogram.csv"));
+byId("download").addEventListener("click", () => download(asCsv(), "histogram"));
 byId("simultaneous").addEventListener("change", (event) => {
   values.ends = event.target.checked ? intervals.all : intervals.own;
   refresh();

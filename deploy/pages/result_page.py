@@ -10,7 +10,7 @@ import numpy as np
 from shuffledp.common.crypto.hpke import fingerprint, suite_named
 from shuffledp.common.mechanisms.base import Vector
 from shuffledp.common.mechanisms.signed import influence_on
-from shuffledp.common.messages.guarantee import REPLACE_ONE
+from shuffledp.common.messages.guarantee import REPLACE_ONE, claimed, rounded_up
 from shuffledp.common.messages.result import (
     CONFIDENCE,
     Histogram,
@@ -18,9 +18,11 @@ from shuffledp.common.messages.result import (
     ShareTables,
     simultaneous_confidence,
 )
+from shuffledp.common.task.canonical import key_of
 from shuffledp.common.task.domain_spec import EdgesSpec
 from shuffledp.common.task.specs import MechanismSpec, NumberSpec, OpenSpec
 from shuffledp.common.task.task import Task
+from shuffledp.common.task.view_specs import TableSpec
 from shuffledp.deploy.pages import figures
 from shuffledp.deploy.pages.guarantee_sentences import guarantee_sentences
 from shuffledp.deploy.pages.heat_map import heat_map_fields
@@ -52,7 +54,10 @@ _MIN_WHOLE: Final = 10
 def result_page(result: Result, task: Task, view: ResultView) -> str:
     """Render the page of a result that the caller has checked against its task."""
     fields = _OWN_FIELDS.get(type(result.estimate))
-    own = fields(result.estimate, result, view, task) if fields else {}
+    epsilon, task_id = rounded_up(claimed(result.guarantees).epsilon), result.task_digest.hex()[:12]
+    source = f"{result.n_users}-users-epsilon-{epsilon}-task-{task_id}"
+    shared = {"users": result.n_users, "confidence": CONFIDENCE, "source": source}
+    own = fields(result.estimate, shared, view, task) if fields else {}
     return render(
         "result.html",
         styles=("result.css",),
@@ -75,12 +80,16 @@ def result_page(result: Result, task: Task, view: ResultView) -> str:
 
 def _own_parameters(task: Task) -> dict[str, Any]:
     """Return the fields of a task's mechanism, without those that only other mechanisms use."""
-    fields, unused = dataclasses.asdict(task.mechanism), set[str]()
-    match task.mechanism:
+    spec, unused = task.mechanism, set[str]()
+    fields = {key_of(each): getattr(spec, each.name) for each in dataclasses.fields(spec)}
+    match spec:
         case MechanismSpec(digits=1):
             unused = {"digits"}
         case OpenSpec(encoding="text" | "code"):
             unused = {"most_bytes"}
+        case TableSpec(attribute_names=names, tables=tables):
+            by_name = tuple(tuple(names[each] for each in table) for table in tables)
+            fields |= {"attributes": names, "views": by_name}
         case NumberSpec():
             alone = {"sampled"} if task.domain_size == 1 else set()
             unused = {name for name in fields if not fields[name]} - {"low", "high"} | alone
@@ -88,7 +97,7 @@ def _own_parameters(task: Task) -> dict[str, Any]:
 
 
 def histogram_data(
-    histogram: Histogram, n_users: int, view: ResultView, labels: Sequence[str]
+    histogram: Histogram, shared: Mapping[str, Any], view: ResultView, labels: Sequence[str]
 ) -> dict[str, Any]:
     """Return data for the page's scripts: of too many values, those with the largest estimates."""
     size, truth = len(histogram.frequencies), view.truth
@@ -96,10 +105,9 @@ def histogram_data(
     if size > MAX_VALUES:
         held = np.sort(np.argpartition(histogram.frequencies, -MAX_VALUES)[-MAX_VALUES:])
     return {
+        **shared,
         "columns": list(view.columns)[:_PAGE_COLUMNS],
         "ordered": any(len(each.edges) for each in view.groups.values()),
-        "users": n_users,
-        "confidence": CONFIDENCE,
         "intervals": {
             name: [packed(ends[held], "<f4") for ends in histogram.interval(confidence)]
             for name, confidence in (
@@ -117,32 +125,26 @@ def histogram_data(
 
 
 def _histogram_fields(
-    histogram: Histogram, result: Result, view: ResultView, task: Task
+    histogram: Histogram, shared: Mapping[str, Any], view: ResultView, task: Task
 ) -> dict[str, Any]:
-    named = bool(task.labels or task.edges or task.breakdown)
-    names = view.tables[0].names if named else ()
+    [table, *_], named = view.tables, bool(task.labels or task.edges or task.breakdown)
+    low, high = histogram.interval(CONFIDENCE)
+    half_width, misses = float(np.median(high - low)) / 2, (1 - CONFIDENCE) * view.size
     return {
         "scripts": _SCRIPTS,
-        "data": histogram_data(histogram, result.n_users, view, names),
-        "histogram": _histogram_figures(histogram, result, view),
+        "data": histogram_data(histogram, shared, view, table.names if named else ()),
+        "histogram": {
+            "held": min(view.size, MAX_VALUES),
+            "long_names": max(map(len, table.names)) > _SHORT_NAME,
+            "missed": f"{100 * (1 - CONFIDENCE):.4g}\N{NO-BREAK SPACE}%",
+            "expected_misses": f"{misses:,.0f}" if misses >= _MIN_WHOLE else f"{misses:.2g}",
+            "typical_share": table.format(half_width),
+            "typical_users": figures.format_count(math.ceil(half_width * shared["users"])),
+        },
     }
 
 
-def _histogram_figures(histogram: Histogram, result: Result, view: ResultView) -> dict[str, Any]:
-    low, high = histogram.interval(CONFIDENCE)
-    half_width = float(np.median(high - low)) / 2
-    misses = (1 - CONFIDENCE) * view.size
-    return {
-        "held": min(view.size, MAX_VALUES),
-        "long_names": max(map(len, view.tables[0].names)) > _SHORT_NAME,
-        "missed": f"{100 * (1 - CONFIDENCE):.4g}\N{NO-BREAK SPACE}%",
-        "expected_misses": f"{misses:,.0f}" if misses >= _MIN_WHOLE else f"{misses:.2g}",
-        "typical_share": figures.format_percent(half_width, half_width / 2),
-        "typical_users": figures.format_count(math.ceil(half_width * result.n_users)),
-    }
-
-
-_OWN_FIELDS: Final[Mapping[type, Callable[[Any, Result, ResultView, Task], dict[str, Any]]]] = {
+_OWN_FIELDS: Final[Mapping[type, Callable[[Any, Any, ResultView, Task], dict[str, Any]]]] = {
     Histogram: _histogram_fields,
     ShareTables: heat_map_fields,
 }
@@ -186,13 +188,12 @@ def plotted(table: EstimateTable) -> dict[str, Any]:
         for row in table.rows
     ]
     ends = [end for row in rows for end in row if math.isfinite(end)]
+    ends += [0.0] * (table.value in {"association", "share"})  # parts, of all or of the largest
     low, high = min(ends, default=0.0), max(ends, default=1.0)
-    logarithmic = table.logarithmic and low > 0
+    scale: Callable[[float], float] = math.log if table.logarithmic and low > 0 else float
 
     def place(number: float) -> float:
-        first, at, last = low, min(max(number, low), high), high
-        if logarithmic:
-            first, at, last = map(math.log, (first, at, last))
+        first, at, last = map(scale, (low, min(max(number, low), high), high))
         return round(100 * (at - first) / ((last - first) or 1.0), 2)
 
     return {

@@ -53,7 +53,7 @@ class EstimateTable:
     name: str
     """Heading of the names, such as item, number or key."""
     value: str
-    """Heading of the estimates, such as share or mean."""
+    """Heading of the estimates, such as share or mean. Shares are printed in percent."""
     biased: bool = False
     """Whether errors leave out a bias, so that intervals are of noise alone."""
     names: Sequence[str]
@@ -122,20 +122,24 @@ class EstimateTable:
         )
 
     @cached_property
-    def decimals(self) -> int | None:
-        """Decimals for two digits of the smallest shown error, at most 8; None if it is 0 or ∞."""
-        least = float(self.errors[list(self.shown)].min(initial=math.inf))
+    def _form(self) -> tuple[int, str, str]:
+        """Factor, format and unit of shown numbers, with two digits of the smallest shown error."""
+        factor, unit = (100, "\N{NO-BREAK SPACE}%") if self.value == "share" else (1, "")
+        least = factor * float(self.errors[list(self.shown)].min(initial=math.inf))
         if not 0 < least < math.inf:
-            return None
-        return min(max(0, 1 - math.floor(math.log10(least))), _MAX_DECIMALS)
+            return factor, ".4g", unit
+        decimals = min(max(0, 1 - math.floor(math.log10(least))), _MAX_DECIMALS)
+        return factor, f"z,.{decimals}f", unit  # z: no sign if it rounds to 0
 
     def format(self, number: float) -> str:
-        """Format a number with `decimals` decimals, or with four digits if `decimals` is None."""
-        if self.decimals is None or not math.isfinite(number):
-            text = f"{number:.4g}"
-        else:
-            text = f"{number:z,.{self.decimals}f}"  # z: no sign if it rounds to 0
+        """Format a number with as many decimals as its column, or four digits without errors."""
+        factor, form, unit = self._form
+        text = format(factor * number, form) + unit
         return text.replace("-", "\N{MINUS SIGN}", 1) if number < 0 else text
+
+    def format_interval(self, row: EstimateRow) -> str:
+        """Format the ends of a row's interval, with their unit once."""
+        return f"{self.format(row.low).removesuffix(self._form[2])} … {self.format(row.high)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +193,7 @@ def print_table(table: EstimateTable, console: Console) -> None:
             escaped(row.name),
             *([] if row.truth is None else [table.format(row.truth)]),
             table.format(row.value),
-            f"{table.format(row.low)} … {table.format(row.high)}",
+            table.format_interval(row),
             *row.more,
         )
     print_whole(printed, console)

@@ -77,7 +77,7 @@ def estimate_as_json(estimate: Estimate) -> dict[str, Any]:
         return _with_interval(estimate, half_width=estimate.half_width(CONFIDENCE))
     fields = dataclasses.asdict(estimate)
     if isinstance(estimate, ShareTables):
-        fields["views"] = [*map(_with_interval, estimate.views)]
+        fields["tables"] = [*map(_with_interval, estimate.tables)]
         fields["attributes"] = [*map(_with_interval, estimate.attributes)]
     return fields
 

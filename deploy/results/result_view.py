@@ -47,7 +47,7 @@ _OWN_INTERVAL: Final = (
     "Each interval by itself covers its true {} with 95\N{NO-BREAK SPACE}% probability"
 )
 _SHARES_NOTE: Final = (
-    "; among many intervals, some miss. Refined shares are at least 0 and sum to 1."
+    "; among many, some miss. Refined shares are at least 0 and sum to 100\N{NO-BREAK SPACE}%."
 )
 _AS_ESTIMATED: Final = (
     "Shares stay as estimated: they are not corrected to a known total, since the {} here may not "
@@ -242,12 +242,11 @@ def _means(estimate: result.Means, asked: _Asked) -> ResultView:
         given_ends=_mean_ends(estimate, task, spec),
         notes=(note,),
     )
-    labels = _labels(task, size)
     return ResultView(
         tables=(table,),
         columns={
             "number": range(size),
-            "label": labels,
+            "label": _labels(task, size),
             **table.columns(),
             **parts,
             "shrunk": shrunk,
@@ -396,8 +395,8 @@ def _texts(bit_table: result.BitTable, asked: _Asked) -> ResultView:
         "known_total": False,
     }
     note = (
-        "Every text is one of the task's labels, but shares stay as estimated: they sum to 1 only "
-        "up to noise."
+        "Every text is one of the task's labels, but shares stay as estimated: they sum to "
+        "100\N{NO-BREAK SPACE}% only up to noise."
     )
     if not decoding.exhaustive:
         half_width = result.interval_half_width(CONFIDENCE) * decoding.unexplained_error

@@ -26,8 +26,8 @@ from shuffledp.deploy.results.estimate_table import (
 )
 
 _AGREE: Final = (
-    "All tables agree where they have an attribute in common, and each sums to 1. Each interval by "
-    "itself covers its true share with 95\N{NO-BREAK SPACE}% probability; among many, some miss."
+    "All tables agree where they have an attribute in common. Each interval by itself covers its "
+    "true share with 95\N{NO-BREAK SPACE}% probability; among many, some miss."
 )
 _TESTED: Final = (
     "The tests ask whether two attributes are independent in a population of which the users are a "
@@ -61,7 +61,7 @@ def table_view(estimate: ShareTables, task: Task, most: int, n_users: int | None
         tables.append(_table(each.name, each.name + unit, own, shares, most))
         rows += [(each.name, value, "", "") for value in own]
     found = dict[tuple[int, ...], Association]()
-    for pair, shares in zip(spec.views, estimate.views, strict=True):
+    for pair, shares in zip(spec.tables, estimate.tables, strict=True):
         if len(pair) == 1:
             continue
         (one, of_one), (other, of_other) = ((titles[each], names[each]) for each in pair)
@@ -76,7 +76,7 @@ def table_view(estimate: ShareTables, task: Task, most: int, n_users: int | None
     for table in tables[1:]:
         for name, column in table.columns().items():
             figures[name] = [*figures[name], *column]
-    everything = (*estimate.attributes, *estimate.views)
+    everything = (*estimate.attributes, *estimate.tables)
     informative = any((each.interval(confidence)[0] > 0).any() for each in everything)
     return ResultView(
         tables=(*_associations(found, titles, most), *tables),
@@ -85,7 +85,7 @@ def table_view(estimate: ShareTables, task: Task, most: int, n_users: int | None
             "known_total": True,
             "attribute_names": titles,
             "attribute_values": names,
-            "view_attributes": spec.views,
+            "table_attributes": spec.tables,
             "associations": [{"attributes": pair, **asdict(each)} for pair, each in found.items()],
         },
         warning="" if informative else TOO_FEW_USERS,
@@ -139,7 +139,7 @@ def _associations(
         shown=largest(strengths, most),
         more={
             "chi-squared": [f"{one.statistic:,.1f}" for one in each],
-            "degrees": [f"{one.degrees:,.1f}" for one in each],
+            "degrees": [f"{round(one.degrees, 1):,.12g}" for one in each],
             "p-value": [f"{one.p_value:.2g}" for one in each],
         },
         notes=(_TESTED.format(number, number / 20, number), _AGREE),

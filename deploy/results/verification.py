@@ -64,7 +64,7 @@ def _estimate_shape(estimate: Estimate) -> str:
         case FoundValues():
             return f"values found at {len(estimate.reports)} levels"
         case ShareTables():
-            tables = estimate.views, estimate.attributes
+            tables = estimate.tables, estimate.attributes
             return _table_shape(*([len(one.shares) for one in each] for each in tables))
     return f"{len(estimate.frequencies)} values"
 

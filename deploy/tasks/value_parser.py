@@ -65,7 +65,7 @@ def parse_tables(sizes: str, pairs: str = "", *, margins: bool = False) -> Table
     )
     names = [pair.split(":") for pair in pairs.split(",") if pair]
     chosen = tuple(tuple(f"attribute {number}" for number in pair) for pair in names)
-    return TableDraft(attributes=attributes, pairs=chosen, margins=margins)
+    return TableDraft(attributes=attributes, tables=chosen, margins=margins)
 
 
 def parse_range(text: str) -> tuple[float, float]:
@@ -202,7 +202,7 @@ def _describe_pairs(task: Task) -> str:
 def _describe_attributes(task: Task) -> str:
     spec = spec_as(task.mechanism, TableSpec)
     shown = ", ".join(f"{each.name} ({each.size:,} values)" for each in spec.attributes)
-    return f"{shown}; tables: {len(spec.views):,}"
+    return f"{shown}; tables: {len(spec.tables):,}"
 
 
 def _labelled(task: Task) -> str:

@@ -76,7 +76,7 @@ def _least(protocol: str, target: Requirements, fields: _Fields) -> Design:
 
 def _mu_by_table(target: Requirements) -> Vector:
     """Return the μ of each table, in the task's order."""
-    single = np.array([len(view) == 1 for view in _spec(target).views])
+    single = np.array([len(table) == 1 for table in _spec(target).tables])
     share = target.margin_share if 0 < single.sum() < len(single) else float(single.all())
     squares = np.where(single, share / max(1, single.sum()), (1 - share) / max(1, (~single).sum()))
     mu: Vector = np.sqrt(squares / target.rounds)

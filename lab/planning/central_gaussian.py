@@ -60,7 +60,7 @@ def tables_square(spec: TableSpec) -> float:
     """
     sizes = spec.view_sizes()
     values = tuple(each.size for each in spec.attributes)
-    even = Tables(views=View.averaging(1.0, sizes), attribute_sizes=values, tables=spec.views)
+    even = Tables(views=View.averaging(1.0, sizes), attribute_sizes=values, tables=spec.tables)
     cells, _ = even.variances(sum(sizes))  # of counts with the variance 1
     return 2 * len(sizes) * float(np.average(cells, weights=sizes))
 

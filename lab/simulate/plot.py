@@ -11,8 +11,6 @@ from shuffledp.lab.simulate.baselines import CENTRAL_NAMES
 from shuffledp.lab.simulate.sweep_row import SweepRow
 
 _STYLE: Final = {"font.size": 9, "axes.grid": True, "grid.alpha": 0.25, "legend.fontsize": 7}
-_DPI: Final = 150
-_WIDTH, _HEIGHT = 5.5, 3.7
 _ESTIMATES: Final = {"mse": "as debiased", "mse_refined": "as refined", "mse_shrunk": "as shrunk"}
 _BOUNDS: Final = {"published": "each protocol's published bound", "tight": "tight accounting"}
 
@@ -53,10 +51,9 @@ def draw(points: Sequence[Point], path: Path, *, title: str) -> tuple[Path, Path
             "or pip install matplotlib"
         ) from error
     panels = list(dict.fromkeys(point.axes for point in points))
-    columns = min(2, len(panels))
-    rows = -(-len(panels) // columns)
+    columns, rows = min(2, len(panels)), -(-len(panels) // 2)
     with matplotlib.rc_context(_STYLE):
-        size = (_WIDTH * columns, _HEIGHT * rows + 0.6)
+        size = 5.5 * columns, 3.7 * rows + 0.6  # inches
         figure = figures.Figure(figsize=size, layout="constrained")
         figure.suptitle(title)
         for number, panel in enumerate(panels, start=1):
@@ -65,13 +62,18 @@ def draw(points: Sequence[Point], path: Path, *, title: str) -> tuple[Path, Path
     written = (path.with_suffix(".png"), path.with_suffix(".svg"))
     for file in written:
         with atomic_output(file) as scratch:
-            figure.savefig(scratch, format=file.suffix[1:], dpi=_DPI)
+            figure.savefig(scratch, format=file.suffix[1:], dpi=150)
     return written
 
 
 def _draw_panel(axes: Any, panel: Axes, points: Sequence[Point]) -> None:  # noqa: ANN401  # matplotlib is untyped
+    label, (x, *more) = panel.x, dict.fromkeys(point.x for point in points)
+    if not (more or isinstance(x, str)):  # one under the other, series would hide each other
+        label += f": {x:g}"
+        points = [point._replace(series="", x=point.series) for point in points]
     named = any(isinstance(point.x, str) for point in points)
-    for series in dict.fromkeys(point.series for point in points):
+    every = dict.fromkeys(point.series for point in points)
+    for series in every:
         chosen = [point for point in points if point.series == series]
         axes.errorbar(
             [point.x for point in chosen],
@@ -86,18 +88,20 @@ def _draw_panel(axes: Any, panel: Axes, points: Sequence[Point]) -> None:  # noq
         axes.set_yscale("log")
     if named:
         axes.tick_params(axis="x", rotation=90, labelsize=7)
-    axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
-    axes.legend()
+    axes.set(title=panel.title, xlabel=label, ylabel=panel.y)
+    if len(every) > 1:
+        axes.legend()
 
 
 def comparison(rows: Sequence[SweepRow]) -> list[Point]:
     """Return points for errors by ε, and for run times by protocol at the least ε."""
     rows = [row for row in rows if row.task is not None]
+    points, central, time_points = [], [], []
     least = min((row.target_epsilon for row in rows), default=0)
-    drawn = any(not run.one_by_one for row in rows for run in row.repeats)
+    timed = [run.one_by_one for row in rows if row.target_epsilon == least for run in row.repeats]
     title = f"one collection at ε = {least:g}, unencrypted, all cores busy"
-    times = Axes(title + "\n*: cell counts drawn, not reports" * drawn, "", "seconds")
-    points, time_points = [], []
+    drawn = "\n*: cell counts drawn, not reports" * (not all(timed))
+    times = Axes(title + drawn, "", "seconds")
     for row in rows:
         target, fields = row.target_epsilon, row.as_json()
         for estimate in _ESTIMATES.keys() & row.errors.keys():
@@ -105,14 +109,14 @@ def comparison(rows: Sequence[SweepRow]) -> list[Point]:
             axes = Axes(title, "central ε against the analyzer", "mean squared error")
             error = row.errors[estimate]
             points.append(Point(axes, row.protocol, target, error.mean, error.half_width))
-            points += [
+            central += [
                 Point(axes, CENTRAL_NAMES[name], target, row.reference[name])
                 for name in ("laplace_mse", "gaussian_mse")
                 if name in row.reference
             ]
         if target == least:
-            name = row.protocol + "*" * (not fields["one_by_one"])
-            series = f"parameters: {row.accounting}"
-            time_points.append(Point(times, series, name, fields["seconds"]))
+            series, mark = f"parameters: {row.accounting}", "*" * (not fields["one_by_one"])
+            place = times, series, row.protocol + mark
+            time_points.append(Point(*place, fields["seconds"]))
     # Without duplicates: every protocol's row repeats the errors of the central mechanisms.
-    return [*sorted(dict.fromkeys(points), key=lambda point: point.axes), *time_points]
+    return sorted(dict.fromkeys(points + central), key=lambda point: point.axes) + time_points

@@ -150,7 +150,7 @@ class Population:
         """Return a population of users with attributes, kept as the true shares of all cells."""
         spec = Tables.specify(people.draft["tables"])
         values = [[f"{each.name} {part}" for part in names_of(each)] for each in spec.attributes]
-        parts = chain.from_iterable(product(*(values[at] for at in view)) for view in spec.views)
+        parts = chain.from_iterable(product(*(values[at] for at in table)) for table in spec.tables)
         return dataclasses.replace(
             cls.of_values(people, name),
             domain_size=len(values),
@@ -312,7 +312,7 @@ def _repeat_tables(people: Population, task: Task, seed: Seed, _one_by_one: bool
     true_margins, found_margins = (np.concatenate([t.shares for t in each]) for each in margins)
     of_cells, of_margins = mechanism.variances(n_users)
     of_raw = [view.item_variance(n_users) * (1 - 1 / view.size) for view in mechanism.views]
-    shares = np.concatenate([each.shares for each in estimate.views])
+    shares = np.concatenate([each.shares for each in estimate.tables])
 
     def theory(squares: Sequence[float], weights: Sequence[int]) -> float:
         return float(np.average(squares, weights=weights)) / n_users**2

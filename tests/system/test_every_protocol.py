@@ -283,7 +283,7 @@ async def test_tables_of_20_000_people_hold_what_they_answered(
 
     estimate, spec = result.estimate, spec_as(task.mechanism, TableSpec)
     assert isinstance(estimate, ShareTables)
-    for table, found, shape in zip(spec.views, estimate.views, spec.shapes, strict=True):
+    for table, found, shape in zip(spec.tables, estimate.tables, spec.shapes, strict=True):
         edges = [np.arange(size + 1) for size in shape]
         truth = np.histogramdd(numbers[:, table], edges)[0] / 20_000
         assert (np.abs(found.shares - truth.ravel()) <= _FAR * found.standard_error).all()

@@ -168,7 +168,7 @@ async def _answer(cluster: _WebCluster, signed: list[SignedTask], folder: Path) 
 
 def _figures(estimate: Estimate) -> NDArray[np.float64]:
     if isinstance(estimate, ShareTables):
-        return np.concatenate([table.shares for table in estimate.views])
+        return np.concatenate([table.shares for table in estimate.tables])
     if isinstance(estimate, Means):
         return estimate.means
     assert isinstance(estimate, Histogram)

@@ -55,7 +55,7 @@ _NUMBERS: Final = ("1, 2.5, 4.75, 5", "3, 3, 3, 3")
 _TOO_LARGE: Final = "1, 2, 3, 5.5"
 _FLANKS: Final = GeometricNoise(peak=40, left_weight=2**29, right_weight=2**29, most=90)
 _SLOPES: Final = GeometricNoise(peak=90, left_weight=3 * 2**28, right_weight=2**29, most=200)
-_ATTRIBUTES: Final = (
+_PARTS: Final = (
     AttributeSpec(name="country", labels=("DE", "FR")),
     AttributeSpec(name="shoes", labels=("n/a", "Füße", "2")),
     AttributeSpec(name="length", edges=EdgesSpec(low=0.0, high=8.0, buckets=4, outside="clip")),
@@ -134,7 +134,7 @@ CASES: Final[Mapping[str, Case]] = {
         "tables",
         {
             **_TEXT,
-            "tables": TableDraft(attributes=_ATTRIBUTES, margins=True),
+            "tables": TableDraft(attributes=_PARTS, margins=True),
             "dummies_per_user": 60.5,
         },
         ("DE / n/a / 0", " FR / #1 / 7.99\n", "#0 / Fu\u0308ße / 1e3", "DE / Füße / -4"),
@@ -143,7 +143,7 @@ CASES: Final[Mapping[str, Case]] = {
     ),
     "one-table": Case(
         "tables",
-        {**_TEXT, "tables": TableDraft(attributes=_ATTRIBUTES[1:]), "dummies_per_user": 6.0},
+        {**_TEXT, "tables": TableDraft(attributes=_PARTS[1:]), "dummies_per_user": 6.0},
         ("n/a / 0", "Füße / 8"),
         "n/a / x",
     ),
@@ -151,7 +151,7 @@ CASES: Final[Mapping[str, Case]] = {
         "geo-tables",
         {
             **_TEXT,
-            "tables": TableDraft(attributes=_ATTRIBUTES, pairs=(("length", "country"), ("shoes",))),
+            "tables": TableDraft(attributes=_PARTS, tables=(("length", "country"), ("shoes",))),
             "noises": (_FLANKS, dataclasses.replace(_FLANKS, peak=80, most=130)),
         },
         ("DE / n/a / 0", "FR / Füße / 7"),

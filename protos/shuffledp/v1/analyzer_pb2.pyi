@@ -839,12 +839,12 @@ Global___FoundValues: _TypeAlias = FoundValues  # noqa: Y015
 class ShareTables(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    VIEWS_FIELD_NUMBER: _builtins.int
+    TABLES_FIELD_NUMBER: _builtins.int
     ATTRIBUTES_FIELD_NUMBER: _builtins.int
     MSE_THEORY_FIELD_NUMBER: _builtins.int
     mse_theory: _builtins.float
     @_builtins.property
-    def views(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareTable]:
+    def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareTable]:
         """in the task's order"""
 
     @_builtins.property
@@ -852,13 +852,13 @@ class ShareTables(_message.Message):
     def __init__(
         self,
         *,
-        views: _abc.Iterable[Global___ShareTable] | None = ...,
+        tables: _abc.Iterable[Global___ShareTable] | None = ...,
         attributes: _abc.Iterable[Global___ShareTable] | None = ...,
         mse_theory: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "mse_theory", b"mse_theory", "views", b"views"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "mse_theory", b"mse_theory", "tables", b"tables"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -11,7 +11,6 @@ from playwright.sync_api import Browser, ViewportSize, expect
 from shuffledp.common.mechanisms.tables import Tables
 from shuffledp.deploy.pages.result_page import result_page
 from shuffledp.deploy.results.distribution_view import Questions
-from shuffledp.deploy.results.estimate_table import ResultView
 from shuffledp.deploy.results.export import write_csv
 from shuffledp.deploy.results.result_view import result_view
 from tests.support.browser import SCREENS, Scheme, check_page, show
@@ -25,15 +24,13 @@ _RNG: Final = np.random.default_rng(3)
 _CELLS: Final = _MECHANISM.tally(_MECHANISM.randomize(_PEOPLE, _RNG)) + _MECHANISM.sample_dummies(
     N_USERS, _RNG
 )
-_RESULT: Final = result_of(_TASK, estimate=_MECHANISM.estimate(_CELLS, N_USERS))
+_ESTIMATE: Final = _MECHANISM.estimate(_CELLS, N_USERS)
+_RESULT: Final = result_of(_TASK, estimate=_ESTIMATE)
 
 
-def _view() -> ResultView:
-    asked = Questions(batch=_RESULT, task=_TASK)
-    return result_view(_RESULT.estimate, _TASK, most=99, questions=asked)
-
-
-_PAGE: Final = result_page(_RESULT, _TASK, _view())
+_ASKED: Final = Questions(batch=_RESULT, task=_TASK)
+_VIEW: Final = result_view(_ESTIMATE, _TASK, most=99, questions=_ASKED)
+_PAGE: Final = result_page(_RESULT, _TASK, _VIEW)
 
 
 @pytest.mark.parametrize(("size", "scheme"), SCREENS)
@@ -62,12 +59,10 @@ def test_a_cell_is_read_with_pointer_and_keyboard(browser: Browser, tmp_path: Pa
     assert box is not None
     canvas.hover(position={"x": box["width"] - 5, "y": 40})
     expect(tooltip).to_contain_text("illness: none")
-    expect(tooltip).to_contain_text("Below 0 by noise" if _below(2) else "Share")
+    expect(tooltip).to_contain_text(
+        "Below 0 by noise" if _ESTIMATE.tables[0].shares[2] < 0 else "Share"
+    )
     watched.close()
-
-
-def _below(cell: int) -> bool:
-    return bool(_MECHANISM.estimate(_CELLS, N_USERS).views[0].shares[cell] < 0)
 
 
 def test_another_table_is_chosen_and_turned(browser: Browser, tmp_path: Path) -> None:
@@ -93,12 +88,14 @@ def test_the_download_has_the_lines_of_the_csv_file(browser: Browser, tmp_path: 
     with watched.page.expect_download() as download:
         watched.page.get_by_role("button", name="Download CSV").click()
     lines = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
-    write_csv(tmp_path / "all.csv", _view().columns)
+    write_csv(tmp_path / "all.csv", _VIEW.columns)
     exported = (tmp_path / "all.csv").read_text(encoding="utf-8").splitlines()
     rows = [line.rsplit(",", 4) for line in exported if line.startswith('"illness"')]
     expected = [row for row in rows if '"age"' in row[0]]
 
     assert exported[0] == lines[0]
+    name = r"illness-age-4000-users-epsilon-[\d.]+-task-\w{12}\.csv"
+    assert re.fullmatch(name, download.value.suggested_filename)
     assert 9 == len(lines[1:]) == len(expected)
     for line, (names, *figures) in zip(lines[1:], expected, strict=True):
         own = line.rsplit(",", 4)

@@ -81,7 +81,7 @@ def test_a_crafted_report_supports_as_many_targets_as_possible(protocol: str, he
 @pytest.mark.parametrize("pairs", [(), (("illness", "age"), ("smokes",), ("age",))])
 def test_reports_on_one_cell_raise_it_as_calculated(pairs: tuple[tuple[str, ...], ...]) -> None:
     """The finding's check passes, and fails if the analyzer counts reports twice."""
-    subject = audited(kind_task("tables", tables=TableDraft(attributes=ATTRIBUTES, pairs=pairs)))
+    subject = audited(kind_task("tables", tables=TableDraft(attributes=ATTRIBUTES, tables=pairs)))
     attack = Poisoning(submissions=1, sentence="")
     [holds] = attack(subject, np.random.default_rng(1))
     [broken] = attack(dataclasses.replace(subject, ports=COUNTED_TWICE), np.random.default_rng(1))

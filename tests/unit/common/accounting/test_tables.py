@@ -35,7 +35,7 @@ Law = Mapping[Any, float]
 
 
 def _task(pairs: tuple[tuple[str, ...], ...], protocol: str = "tables", **changes: Any) -> Task:
-    form = TableDraft(attributes=_BITS, pairs=pairs)
+    form = TableDraft(attributes=_BITS, tables=pairs)
     return kind_task(protocol, tables=form, n_min=400, target_size=400, **changes)
 
 
@@ -47,7 +47,7 @@ def _with_noise(task: Task, noises: tuple[GeometricNoise, ...]) -> Task:
 
 def _cells(task: Task, value: Sequence[int]) -> list[int]:
     """Return the cell of a value in every table, each attribute being a bit."""
-    tables = task.mechanism.views  # type: ignore[union-attr]  # a TableSpec's
+    tables = task.mechanism.tables  # type: ignore[union-attr]  # a TableSpec's
     return [sum(value[a] << len(t) - 1 - at for at, a in enumerate(t)) for t in tables]
 
 
@@ -174,7 +174,7 @@ def test_a_single_table_costs_what_its_histogram_costs() -> None:
 def test_too_many_kinds_of_noise_are_refused_before_anything_is_computed() -> None:
     """Each takes a device a tenth of a second."""
     attributes = tuple(replace(_BITS[0], name=f"attribute {n}") for n in range(17))
-    form = TableDraft(attributes=attributes, pairs=tuple((each.name,) for each in attributes))
+    form = TableDraft(attributes=attributes, tables=tuple((each.name,) for each in attributes))
     noise = [geometric_noise(1, 0.5, 0.25, 2 + n) for n in range(17)]
     with pytest.raises(AccountingError, match=r"17 different distributions of noise .* at most 16"):
         kind_task("geo-tables", tables=form, noises=tuple(noise))

@@ -112,9 +112,9 @@ def test_the_estimate_is_the_weighted_projection_and_its_errors_are_exact(name: 
     ]
     spread = np.sqrt(np.diag(fit @ linalg.block_diag(*centred) @ fit.T))
 
-    assert even + fit @ (counts - even) == pytest.approx(_all(found.views) * _USERS, abs=1e-8)
-    assert spread == pytest.approx(_errors(found.views) * _USERS, rel=1e-9)
-    assert found.mse_theory == pytest.approx((_errors(found.views) ** 2).mean(), rel=1e-9)
+    assert even + fit @ (counts - even) == pytest.approx(_all(found.tables) * _USERS, abs=1e-8)
+    assert spread == pytest.approx(_errors(found.tables) * _USERS, rel=1e-9)
+    assert found.mse_theory == pytest.approx((_errors(found.tables) ** 2).mean(), rel=1e-9)
 
 
 @pytest.mark.parametrize("name", _FORMS)
@@ -124,7 +124,7 @@ def test_all_tables_agree(name: str) -> None:
     cells = _collected(mechanism, _people(mechanism.attribute_sizes, rng), rng)
     found = mechanism.estimate(cells, _USERS)
 
-    for table, view, shape in zip(mechanism.tables, found.views, mechanism.shapes, strict=True):
+    for table, view, shape in zip(mechanism.tables, found.tables, mechanism.shapes, strict=True):
         assert 1 == pytest.approx(view.shares.sum(), abs=1e-12)
         for axis, attribute in enumerate(table):
             others = tuple({*range(len(table))} - {axis})
@@ -144,7 +144,7 @@ def test_shares_are_unbiased_with_the_stated_errors(name: str) -> None:
     true = np.bincount(mechanism.encode(people, rng)[:, 0], minlength=mechanism.sizes[0]) / _USERS
     off = np.empty((runs, len(true)))
     for run in range(runs):
-        [first, *_] = mechanism.estimate(_collected(mechanism, people, rng), _USERS).views
+        [first, *_] = mechanism.estimate(_collected(mechanism, people, rng), _USERS).tables
         off[run] = first.shares - true
     squares = (off**2).mean(axis=1) / first.standard_error**2
 
@@ -168,7 +168,7 @@ def test_intervals_cover_whatever_number_of_dummies_arrived(per_user: int, arriv
     true = [own.reshape(3, 4), own.reshape(3, 4).sum(axis=1), own.reshape(3, 4).sum(axis=0)]
     for _ in range(150):
         found = mechanism.estimate(own + rng.multinomial(2000 * arrived, [1 / 12] * 12), 2000)
-        for table, counts in zip((*found.views, *found.attributes), true, strict=True):
+        for table, counts in zip((*found.tables, *found.attributes), true, strict=True):
             low, high = table.interval(0.95)
             covered += ((low <= counts.ravel() / 2000) & (counts.ravel() / 2000 <= high)).tolist()
 
@@ -200,7 +200,7 @@ def test_intervals_of_few_dummies_hold_their_confidence(name: str) -> None:
     for _ in range(400):
         found = mechanism.estimate(_collected(mechanism, people, rng), users)
         for confidence in inside:
-            ends = [each.interval(confidence) for each in found.views]
+            ends = [each.interval(confidence) for each in found.tables]
             low, high = (np.concatenate(each) for each in zip(*ends, strict=True))
             inside[confidence] += ((low <= true / users) & (true / users <= high)).mean() / 400
 
@@ -259,20 +259,20 @@ _ATTRIBUTES: Final = tuple(AttributeSpec(name=name, labels=("no", "yes")) for na
 
 
 @pytest.mark.parametrize(
-    ("fields", "views"),
+    ("fields", "tables"),
     [
         ({}, ((0, 1), (0, 2), (1, 2))),
         ({"margins": True}, ((0, 1), (0, 2), (1, 2), (0,), (1,), (2,))),
-        ({"pairs": (("c", "b"), ("a",))}, ((1, 2), (0,))),
-        ({"pairs": (("c", "b"), ("a",)), "margins": True}, ((1, 2), (0,), (1,), (2,))),
-        ({"pairs": (("c", "b"), ("b", "c"), ("a",))}, ((1, 2), (0,))),
+        ({"tables": (("c", "b"), ("a",))}, ((1, 2), (0,))),
+        ({"tables": (("c", "b"), ("a",)), "margins": True}, ((1, 2), (0,), (1,), (2,))),
+        ({"tables": (("c", "b"), ("b", "c"), ("a",))}, ((1, 2), (0,))),
     ],
 )
 def test_a_draft_asks_for_every_pair_or_names_its_tables(
-    fields: dict[str, Any], views: tuple[tuple[int, ...], ...]
+    fields: dict[str, Any], tables: tuple[tuple[int, ...], ...]
 ) -> None:
     """Attributes go by name, in any order; those of margins come last, unless they are named."""
-    assert views == Tables.specify(TableDraft(attributes=_ATTRIBUTES, **fields)).views
+    assert tables == Tables.specify(TableDraft(attributes=_ATTRIBUTES, **fields)).tables
 
 
 @pytest.mark.parametrize(
@@ -294,4 +294,4 @@ def test_a_draft_asks_for_every_pair_or_names_its_tables(
 def test_other_tables_are_refused(pairs: tuple[tuple[str, ...], ...], message: str) -> None:
     """The message says what to do instead."""
     with pytest.raises(TaskError, match=message):
-        Tables.specify(TableDraft(attributes=_ATTRIBUTES, pairs=pairs))
+        Tables.specify(TableDraft(attributes=_ATTRIBUTES, tables=pairs))

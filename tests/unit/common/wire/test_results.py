@@ -50,7 +50,7 @@ _ESTIMATES: dict[str, Estimate] = {
         ),
     ),
     "tables": ShareTables(
-        views=(ShareTable(shares=np.array([0.5, -0.1, 0.6]), standard_error=0.25),),
+        tables=(ShareTable(shares=np.array([0.5, -0.1, 0.6]), standard_error=0.25),),
         attributes=(
             ShareTable(
                 shares=np.array([0.4, 0.6]),
@@ -105,13 +105,13 @@ def test_a_result_holds_one_estimate() -> None:
         ("pairs", "key_values.reports", [2**40] * 3, "a count is"),
         ("pairs", "key_values.owners.means", [float("inf")] * 3, "means holds inf"),
         ("pairs", "key_values.owners.frequency_errors", [1.0], "different lengths"),
-        ("tables", "share_tables.views", [], "the number of tables is 0"),
-        ("tables", "share_tables.views", [_share_table()] * 529, "the number of tables is 529"),
+        ("tables", "share_tables.tables", [], "the number of tables is 0"),
+        ("tables", "share_tables.tables", [_share_table()] * 529, "the number of tables is 529"),
         ("tables", "share_tables.attributes", [_share_table()] * 33, "number of attributes is 33"),
-        ("tables", "share_tables.views", [_share_table(shares=[])], "a table's cells is 0"),
-        ("tables", "share_tables.views", [_share_table(shares=[math.nan])], "shares holds nan"),
-        ("tables", "share_tables.views", [_share_table(standard_error=-1.0)], "error is -1.0"),
-        ("tables", "share_tables.views", [_share_table(standard_error=math.inf)], "error is inf"),
+        ("tables", "share_tables.tables", [_share_table(shares=[])], "a table's cells is 0"),
+        ("tables", "share_tables.tables", [_share_table(shares=[math.nan])], "shares holds nan"),
+        ("tables", "share_tables.tables", [_share_table(standard_error=-1.0)], "error is -1.0"),
+        ("tables", "share_tables.tables", [_share_table(standard_error=math.inf)], "error is inf"),
         ("bits", "bit_table.bit_counts", [6, 0, 3, 0, 0, 0], "more reports than its cohort has"),
         ("bits", "bit_table.bit_counts", [5, 0, 3], "3 counts of bits for 2 cohorts"),
         ("bits", "bit_table.bit_counts", [], "the number of bits is 0"),

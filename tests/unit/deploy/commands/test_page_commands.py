@@ -5,22 +5,26 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pytest
 from typer.core import TyperOption
 
 from shuffledp.analyzer.settings import AnalyzerSettings
-from shuffledp.common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
 from shuffledp.common.crypto.signing import SigningIdentity
 from shuffledp.common.runtime import settings
 from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.task.task import Task
 from shuffledp.deploy.clients.issuer import is_for_browsers
 from shuffledp.deploy.commands.profile import ADDRESSES, FILES
+from shuffledp.deploy.load.target import columns_of
+from shuffledp.deploy.load.users import draw_values
 from shuffledp.deploy.tasks import drafts as draft_file
 from shuffledp.deploy.tasks import task_view
 from shuffledp.issuer.settings import IssuerSettings
 from shuffledp.shuffler.settings import ShufflerSettings
 from shuffledp.user_agent.policy import Claim, Policy, check_totals
 from shuffledp.user_agent.settings import UserAgentSettings
+from tests.support.command_line import shown
 from tests.support.commands import COMMANDS, ROOT, blocks, called, commands_on, examples, words_of
 
 _PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -29,6 +33,7 @@ _IN_HELP: Final = [line for command in COMMANDS.values() for line in examples(co
 _OPERATORS: Final = ROOT / "docs" / "operators" / "index.md"
 _TWO_SHUFFLERS: Final = ROOT / "docs" / "operators" / "two-shufflers.md"
 _QUICK_START: Final = ROOT / "docs" / "quickstart.md"
+_PLANNING: Final = ROOT / "docs" / "researchers" / "planning.md"
 _DRAFT: Final = ROOT / "deploy" / "drafts" / "commute.toml"
 _FROM_PROFILE: Final = {*ADDRESSES, *FILES, "token_file"}
 """Options that a profile gives."""
@@ -46,6 +51,12 @@ def _file(name: str, folder: Path) -> Path:
     file = folder / name
     file.write_text(text.replace("…", "ab" * 32), encoding="utf-8")
     return file
+
+
+def _task(file: Path) -> Task:
+    """Return the task of a draft."""
+    draft = draft_file.read(file, bytes(32), relay_key=b"\1" * 32)
+    return task_view.preview(draft, now=SystemClock().now())
 
 
 def _given(folder: Path) -> UserAgentSettings:
@@ -97,6 +108,23 @@ def test_devices_accept_the_plans_that_pages_show(tmp_path: Path) -> None:
     assert max(caps) <= _given(tmp_path).local_epsilon_cap
 
 
+def test_the_planned_tables_take_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the names and values on the page the plan's draft reads the columns of its commands."""
+    monkeypatch.chdir(tmp_path)
+    [plan] = [line for line in commands_on(_PLANNING) if "--task-kind table" in line]
+    draft, people = Path("tables.toml"), Path("people.csv")
+    shown(*words_of(plan)[1:])
+    planned, sizes = draft.read_text("utf-8"), _task(draft).view_sizes
+    [named], rng = blocks(_PLANNING, "toml"), np.random.default_rng(1)
+    draft.write_text(planned.partition("[tables]")[0] + named, encoding="utf-8")
+    people.write_text("region,age\nsouth,old\n#1,young\n,young\n", encoding="utf-8")
+    drawn, _ = draw_values(str(people), np.zeros(2, np.uint8), _task(draft), rng)
+
+    assert ["old / south", "young / #1"] == sorted(map(str, drawn))
+    assert ("age,region", None, None) == (columns_of(draft), columns_of(_DRAFT), columns_of(None))
+    assert _task(draft).view_sizes == sizes
+
+
 @pytest.mark.parametrize("name", _PARTIES)
 def test_the_settings_on_the_page_start_a_service(name: str, tmp_path: Path) -> None:
     """Each of the files loads once the identities are filled in."""
@@ -118,8 +146,7 @@ def test_the_settings_of_two_organizations_are_settings(tmp_path: Path) -> None:
 
 def test_the_first_question_of_up_is_answered_and_released(tmp_path: Path) -> None:
     """One answer is enough for a result, and devices and pages accept the task."""
-    draft = draft_file.read(_DRAFT, HpkePrivateKey.generate(DEFAULT_SUITE).public_key().raw)
-    task = task_view.preview(draft, now=SystemClock().now())
+    task = _task(_DRAFT)
     [answer] = [line for line in commands_on(_QUICK_START) if "contribute" in line]
     cap = _given(tmp_path).local_epsilon_cap
     identity = SigningIdentity.generate().public_identity()

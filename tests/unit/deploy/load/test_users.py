@@ -17,12 +17,10 @@ from shuffledp.common.task.domain_spec import EdgesSpec
 from shuffledp.deploy.datasets.sources import dataset
 from shuffledp.deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour
 from shuffledp.deploy.load.plan import LoadPlan
-from shuffledp.deploy.load.target import columns_of
 from shuffledp.deploy.load.users import SealedUsers, draw_values, seal
-from shuffledp.deploy.tasks import drafts
-from tests.support.kind_tasks import kind_draft_fields, kind_task
+from tests.support.kind_tasks import kind_task
 from tests.support.protocol_tasks import protocol_task
-from tests.support.tasks import PublishedTask, draft, published
+from tests.support.tasks import PublishedTask, published
 
 _ALL = {kind: 1 / 7 for kind in Behaviour if kind}
 _ARRAYS = ("kinds", "values", "envelopes")
@@ -164,18 +162,6 @@ def test_a_files_values_of_other_kinds_are_sent(tmp_path: Path) -> None:
     values, _ = draw_values(str(path), kinds, task, np.random.default_rng(1))
 
     assert ["7", "7", "7.5"] == sorted(map(str, values))
-    path.write_text("age,illness,smokes\n37,flu,no\n90,#2,yes\n,cold,no\n", encoding="utf-8")
-    values, _ = draw_values(str(path), kinds[:2], kind_task("tables"), np.random.default_rng(1))
-    assert ["#2 / 90 / yes", "flu / 37 / no"] == sorted(map(str, values))
     path.write_text("value\n7\n24.5\n25\n24.5\n", encoding="utf-8")
     with pytest.raises(TaskError, match=r"row 2 .* between 0 and 24 .* break a rule: 3"):
         draw_values(str(path), kinds, task, np.random.default_rng(1))
-
-
-def test_a_draft_of_tables_names_the_columns_of_a_file(tmp_path: Path) -> None:
-    """Those of its attributes; other drafts name none."""
-    path = tmp_path / "draft.toml"
-    path.write_text(drafts.as_toml(draft(**kind_draft_fields("tables"))), encoding="utf-8")
-    assert "illness,age,smokes" == columns_of(path)
-    path.write_text(drafts.as_toml(draft(**kind_draft_fields("duchi"))), encoding="utf-8")
-    assert None is columns_of(path) is columns_of(None)

@@ -78,9 +78,3 @@ def test_certainty_is_never_below_the_exact_one(epsilon: float, delta: float) ->
 def test_a_finite_epsilon_never_shows_certainty(epsilon: float) -> None:
     """This holds however large it is."""
     assert not figures.format_certainty(epsilon, 1e-6).startswith("100")
-
-
-def test_a_share_has_the_digits_that_its_error_leaves() -> None:
-    """A share shows two digits of the error, and a real minus."""
-    assert "\N{MINUS SIGN}1.23\N{NO-BREAK SPACE}%" == figures.format_percent(-0.01234, 0.0036)
-    assert "12.346\N{NO-BREAK SPACE}%" == figures.format_percent(0.123_456, 0.000_31)

@@ -14,7 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 from shuffledp.common.accounting.guarantees import guarantees
 from shuffledp.common.crypto.signing import SigningIdentity
 from shuffledp.common.messages.guarantee import rounded_up
-from shuffledp.common.messages.ledger_entry import verify
+from shuffledp.common.messages.ledger_entry import ChainedEntry, verify
 from shuffledp.common.messages.result import (
     BitTable,
     Histogram,
@@ -24,6 +24,7 @@ from shuffledp.common.messages.result import (
     interval_half_width,
 )
 from shuffledp.common.protocols import Kind, Refinement
+from shuffledp.common.task.canonical import to_json
 from shuffledp.common.task.draft import PairDraft, TableDraft, TextDraft
 from shuffledp.common.task.task import Task
 from shuffledp.common.task_digest import TaskDigest
@@ -104,7 +105,7 @@ def test_only_histograms_and_tables_need_a_script(kind: Kind) -> None:
 def test_a_hostile_label_candidate_or_population_is_text() -> None:
     """Such text is neither markup nor a template."""
     texts = kind_collected("string")
-    task = dataclasses.replace(texts.task, population=_HOSTILE)
+    task = dataclasses.replace(texts.task, population=_HOSTILE, title=_HOSTILE)
     pages = [_page(texts.result, task, candidates=(_HOSTILE, "Ohio"))]
     opened = kind_collected("open")
     found: Any = opened.result.estimate
@@ -117,6 +118,7 @@ def test_a_hostile_label_candidate_or_population_is_text() -> None:
     for page in pages:
         assert "<script>alert" not in page
         assert f">{_HOSTILE}</th>" in unescape(page)
+    assert f"<h1>{_HOSTILE}</h1>" in unescape(pages[0])
     assert f"Population: {_HOSTILE}." in unescape(pages[0])
 
 
@@ -136,11 +138,9 @@ def test_the_page_of_every_protocol_has_its_story_and_all_parameters(
     page = _page(result_of(task, estimate=estimate), task)
 
     shown = set(re.findall(r"mechanism\.(\w+)</code>", page))
-    fields = dataclasses.asdict(task.mechanism)
-    unused = {("digits", 1), ("sampled", 1), ("most_bytes", 64)}
-    assert {(name, fields[name]) for name in fields.keys() - shown} <= unused | {
-        (name, 0) for name in fields
-    }
+    fields = to_json(task.mechanism)
+    unused = {("digits", 1), ("most_bytes", 64)}
+    assert {(name, fields[name]) for name in fields.keys() - shown} <= unused
     assert task.kind != "mean" or not shown & {"sampled", "projected"}
     for field in dataclasses.fields(task):
         if field.name in {"edges", "breakdown"}:
@@ -182,10 +182,9 @@ def test_two_shufflers_are_named_on_the_page_and_in_print() -> None:
     assert 2 == page.count("shufflers.noise.peak | 25")
     assert {"relay_key", "relay_key_proof"} <= {*re.findall(r">(\w+)</code>", html)}
     cited = f"epsilon = {epsilon} and delta = 1e-06 against the analyzer and either shuffler"
-    assert cited in _cited(html)[0]
-    assert (
-        cited.replace("epsilon =", "$\\epsilon$ =").replace("delta", "$\\delta$") in _cited(html)[1]
-    )
+    sentence, entry = _cited(html)
+    assert cited in sentence
+    assert cited.replace("epsilon =", "$\\epsilon$ =").replace("delta", "$\\delta$") in entry
     assert "second.example discarded 3 of them: their layer of encryption did not open" in text
     assert f"epsilon {epsilon} against the analyzer with either shuffler" in text
     assert "The task has two shufflers, first.example and then second.example." in text
@@ -223,7 +222,7 @@ def test_each_variant_of_rappor_has_its_story_and_is_cited(
 
 def _of_tables(*pairs: tuple[str, ...], **changes: Any) -> str:
     """Return the text of a page on three attributes: illness, age and smokes."""
-    form = TableDraft(attributes=ATTRIBUTES, pairs=pairs)
+    form = TableDraft(attributes=ATTRIBUTES, tables=pairs)
     task = kind_task("tables", tables=form, **changes)
     return page_text(_page(result_of(task, estimate=share_tables(task)), task))
 
@@ -238,15 +237,11 @@ def test_a_page_states_the_dummies_that_a_user_always_adds_to_all_views() -> Non
 
 def test_intervals_of_tables_are_exact_with_and_without_pairs() -> None:
     """A page without a heat map has no associations, and states the number of its tables."""
-    alone, paired = (
-        _of_tables(("illness",), ("age",), ("smokes",)),
-        _of_tables(("illness", "age"), ("smokes",)),
-    )
-
-    for page, number in ((alone, 3), (paired, 2)):
+    for names in ([("illness",), ("age",), ("smokes",)], [("illness", "age"), ("smokes",)]):
+        page = _of_tables(*names)
         assert "Intervals follow the exact distribution of a count" in page
-        assert (page is paired) == ("those of associations are approximate" in page)
-        assert f"Tables | {number}" in page
+        assert (len(names) == 2) == ("those of associations are approximate" in page)
+        assert f"Tables | {len(names)}" in page
 
 
 @pytest.mark.parametrize(("most", "held"), [(21, 3), (20, 2), (8, 1), (5, 0)])
@@ -276,8 +271,8 @@ def test_a_result_is_cited_with_both_epsilons(
 
 @pytest.mark.parametrize("name", ["a\\}", "}}, evil = {", "100%", "~^_#$", "staff & {guests}"])
 def test_a_population_cannot_leave_its_field_of_the_citation(name: str) -> None:
-    """Braces stay paired, and no percent sign begins a comment."""
-    task = dataclasses.replace(_COLLECTED.task, population=name)
+    """Nor can a title: braces stay paired, and no percent sign begins a comment."""
+    task = dataclasses.replace(_COLLECTED.task, population=name, title=name)
     _, written = _cited(_page(_COLLECTED.result, task))
 
     bare = written.replace("\\{", "").replace("\\}", "")
@@ -345,27 +340,28 @@ def test_a_page_explains_its_claim_and_what_it_lacks(
 
 
 @pytest.mark.parametrize(
-    ("values", "reaches", "truth", "marks", "zero"),
+    ("value", "values", "reaches", "truth", "drawn"),
     [
-        ([0.0, 2.0], [1.0, 1.0], None, [(0.0, 50.0, 25.0), (50.0, 100.0, 75.0)], 25.0),
-        ([7.5], [0.5], None, [(0.0, 100.0, 50.0)], None),
-        ([1.0], [0.0], None, [(0.0, 0.0, 0.0)], None),
-        ([1.0], [3.0], [6.0], [(0.0, 75.0, 37.5, 100.0)], 25.0),
-        ([1.0, 1.0], [np.inf, 2.0], None, [(0.0, 100.0, 50.0)] * 2, 25.0),
+        ("mean", [0.0, 2.0], [1.0, 1.0], None, ([(0.0, 50.0, 25.0), (50.0, 100.0, 75.0)], 25.0)),
+        ("mean", [7.5], [0.5], None, ([(0.0, 100.0, 50.0)], None)),
+        ("mean", [1.0], [0.0], None, ([(0.0, 0.0, 0.0)], None)),
+        ("mean", [1.0], [3.0], [6.0], ([(0.0, 75.0, 37.5, 100.0)], 25.0)),
+        ("mean", [1.0, 1.0], [np.inf, 2.0], None, ([(0.0, 100.0, 50.0)] * 2, 25.0)),
+        ("share", [0.75], [0.25], None, ([(50.0, 100.0, 75.0)], 0.0)),
     ],
 )
 def test_every_row_lies_on_the_axis(  # a row's
+    value: str,
     values: list[float],
     reaches: list[float],
     truth: list[float] | None,
-    marks: list[tuple[float, ...]],
-    zero: float | None,
+    drawn: tuple[list[tuple[float, ...]], float | None],
 ) -> None:
-    """The axis goes from the least to the largest finite end; 0 is drawn if between them."""
+    """The axis goes from the least finite end, 0 for shares, to the largest; 0 is drawn on it."""
     table = EstimateTable(
         title="t",
         name="n",
-        value="mean",
+        value=value,
         names="ab",
         values=np.array(values),
         errors=np.array(reaches) / interval_half_width(0.95),
@@ -374,7 +370,7 @@ def test_every_row_lies_on_the_axis(  # a row's
     )
     found = plotted(table)
 
-    assert (marks, zero) == (found["marks"], found["zero"])
+    assert drawn == (found["marks"], found["zero"])
 
 
 def _unpacked(data: dict[str, Any], name: str, dtype: str = "<f4") -> list[float]:
@@ -387,9 +383,9 @@ def test_a_histogram_for_scripts_holds_the_largest_values_as_floats(
 ) -> None:
     """Values come with their numbers, in ascending order, and with two widths of intervals."""
     histogram, view, labels = _histogram(0.125, 0.5, -0.5, 0.25), ResultView(columns={}), "abcd"
-    every = histogram_data(histogram, 4, view, labels)
+    every = histogram_data(histogram, {}, view, labels)
     monkeypatch.setattr(module, "MAX_VALUES", 2)
-    data = histogram_data(histogram, 4, view, labels)
+    data = histogram_data(histogram, {}, view, labels)
 
     assert [0.125, 0.5, -0.5, 0.25] == _unpacked(every, "estimate")
     assert (["a", "b", "c", "d"], None) == (every["labels"], every["items"])
@@ -410,41 +406,40 @@ def test_every_refinement_is_described() -> None:
     assert len(names) == len(words)
 
 
+def _releases(*entries: ChainedEntry, population: str = "") -> str:
+    budgets = [population_budgets(population)] if population else ()
+    return releases_page(LedgerView(entries, verify(entries), budgets))
+
+
 def test_releases_without_a_population_are_counted() -> None:
     """Beside others, as more of them; a chain of one entry is described in the singular."""
     unnamed = first_entry(population="")
-    alone = page_text(releases_page(LedgerView([unnamed], verify([unnamed]))))
-    entries = [unnamed, next_entry(unnamed, population="staff")]
-    budgets = [population_budgets("staff")]
+    alone = page_text(_releases(unnamed))
+    both = _releases(unnamed, next_entry(unnamed, population="staff"), population="staff")
 
     assert "removal of the entry:" in alone
     assert "No release names a population: the operator states" in alone
     assert "1 more" not in alone
-    assert "1 more release names no population" in page_text(
-        releases_page(LedgerView(entries, verify(entries), budgets))
-    )
+    assert "1 more release names no population" in page_text(both)
 
 
 def test_a_page_shows_every_release_and_the_head(snapshot: SnapshotAssertion) -> None:
     """Spent figures are rounded up, remaining ones down; a name is text."""
     first = first_entry(population="<staff>")
     changes = {"epsilon": 0.123_456, "composed_epsilon": 0.700_01}
-    entries = [first, next_entry(first, population="<staff>", **changes)]
-    page = releases_page(LedgerView(entries, verify(entries), [population_budgets("<staff>")]))
+    second = next_entry(first, population="<staff>", **changes)
+    page = _releases(first, second, population="<staff>")
 
     assert snapshot == page_text(page)
-    assert entries[1].entry_hash.hex() in page
+    assert second.entry_hash.hex() in page
     assert "<staff>" not in page
 
 
 def test_a_page_shows_decisions_apart_from_releases(snapshot: SnapshotAssertion) -> None:
     """They are no releases; check and note are text."""
-    first = first_entry(population="")
-    identity = SigningIdentity(bytes(32))
-    decisions = [decision_entry(identity, first, note="<junk>")]
-    decisions.append(decision_entry(identity, decisions[0], decision="drop"))
-    entries = [first, *decisions]
-    page = releases_page(LedgerView(entries, verify(entries)))
+    first, identity = first_entry(population=""), SigningIdentity(bytes(32))
+    junk = decision_entry(identity, first, note="<junk>")
+    page = _releases(first, junk, decision_entry(identity, junk, decision="drop"))
 
     assert "<title>1 release" in page
     assert "<junk>" not in page

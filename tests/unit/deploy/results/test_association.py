@@ -88,7 +88,7 @@ def test_the_test_of_one_of_several_tables_keeps_its_level() -> None:
         found = mechanism.estimate(cells + mechanism.sample_dummies(n_users, rng), n_users)
         each = [
             Association.of(table, [found.attributes[a] for a in pair], n_users)
-            for table, pair in zip(found.views, pairs, strict=True)
+            for table, pair in zip(found.tables, pairs, strict=True)
         ]
         levels.append(_rejected(each))
 

@@ -36,6 +36,7 @@ from shuffledp.deploy.results.estimate_table import EstimateTable, ResultView
 from shuffledp.deploy.results.export import as_json
 from shuffledp.deploy.results.result_view import print_estimates, result_view
 from shuffledp.deploy.terminal.json_output import dumps
+from tests.support.commands import ROOT
 from tests.support.kind_results import CANDIDATES, bit_table, kind_collected
 from tests.support.kind_tasks import OTHER_KINDS, VALUES, kind_task
 from tests.support.printing import printed
@@ -96,11 +97,13 @@ def _known(kind: Kind, people: SamplePeople | None = None, **changes: Any) -> Re
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_a_result_of_every_kind_is_json(kind: Kind, snapshot: SnapshotAssertion) -> None:
-    """The JSON has the estimate, its range, and decoded texts."""
+    """The JSON has the estimate, its range, and decoded texts; the operators' page names all."""
     found = kind_collected(kind)
     fields = json.loads(dumps({**as_json(found.result), **_view(kind).fields}))
     fields.pop("bit_counts", None)
+    page = (ROOT / "docs" / "operators" / "index.md").read_text(encoding="utf-8")
 
+    assert [] == [name for name in fields if f"`{name}`" not in page]
     assert kind == fields["kind"]
     assert snapshot == (sorted(fields) if kind == "string" else json.dumps(fields, indent=1))
 
@@ -256,12 +259,10 @@ def test_every_kind_says_if_there_are_too_few_users(kind: Kind) -> None:
     elif kind == "open":
         fields = {"sure_share": 1.0}
     elif kind == "table":
-        tables = estimate.views, estimate.attributes
-        views, attributes = (
-            tuple(dataclasses.replace(each, standard_error=9.0) for each in of_one)
-            for of_one in tables
-        )
-        fields = {"views": views, "attributes": attributes}
+        fields = {
+            name: tuple(dataclasses.replace(one, standard_error=9.0) for one in of_one)
+            for name, of_one in (("tables", estimate.tables), ("attributes", estimate.attributes))
+        }
     elif kind == "string":
         sizes = np.minimum(estimate.cohort_sizes, 1)
         fields = {"cohort_sizes": sizes, "bit_counts": np.minimum(estimate.bit_counts, 0)}
@@ -317,8 +318,8 @@ def test_tests_of_tables_have_the_sampling_error_of_the_counted_users() -> None:
     refused: dict[RefusalCause, int] = {"repeated": whole.n_reports // 2}
     half = dataclasses.replace(whole, refused=refused, n_dummies=whole.n_dummies // 2)
     found = result_view(estimate, task, most=9, questions=Questions(batch=half, task=task)).fields
-    views = spec_as(task.mechanism, TableSpec).views
-    pairs = [(each, own) for each, own in zip(estimate.views, views, strict=True) if own[1:]]
+    asked = spec_as(task.mechanism, TableSpec).tables
+    pairs = [(each, own) for each, own in zip(estimate.tables, asked, strict=True) if own[1:]]
     expected = [
         Association.of(each, [estimate.attributes[a] for a in own], whole.n_users // 2)
         for each, own in pairs

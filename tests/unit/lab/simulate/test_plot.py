@@ -11,7 +11,7 @@ _CENTRAL = {"laplace_mse": 1e-7, "gaussian_mse": 2e-7}
 
 @pytest.mark.slow
 def test_a_comparison_has_panels_and_is_written_as_png_and_as_svg(tmp_path: Path) -> None:
-    """A panel per accounting and estimate, and one of run times; central mechanisms are lines."""
+    """A panel per accounting and estimate, by name at one ε, and one of run times."""
     rows = [
         row("od-hp", 0.1, (3e-6,), accounting="published", reference=_CENTRAL),
         row("od-hp", 0.1, (3e-6,), reference=_CENTRAL),
@@ -27,7 +27,10 @@ def test_a_comparison_has_panels_and_is_written_as_png_and_as_svg(tmp_path: Path
     assert {"od-hp"} == {point.x for point in points if point.axes == panels[-1]}
     assert (tmp_path / "picture.png", tmp_path / "picture.svg") == (png, svg)
     assert b"\x89PNG\r\n\x1a\n" == png.read_bytes()[:8]
-    assert svg.read_bytes().startswith(b"<?xml")
+    text = svg.read_text(encoding="utf-8")
+    assert text.startswith("<?xml")
+    notes = ("central ε against the analyzer: 0.1", "parameters: tight", "cell counts drawn")
+    assert [4, 1, 0] == [text.count(f"<!-- {note}") for note in notes]
     with pytest.raises(SettingsError, match="every setting was skipped"):
         draw(comparison([REFUSED]), tmp_path / "picture", title="")
     with pytest.raises(SettingsError, match="cannot be written"):
