@@ -32,8 +32,13 @@ def ended_by_interrupt() -> Generator[None]:
 
 def _handle(handler: Callable[..., None]) -> None:
     for number in STOPS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup does
+        if not _is_ignored(number):
             signal.signal(number, handler)
+
+
+def _is_ignored(number: signal.Signals) -> bool:
+    """Return whether a signal stays ignored, as by nohup; Ctrl-C always ends a command."""
+    return number != signal.SIGINT and signal.getsignal(number) is signal.SIG_IGN
 
 
 async def until_stopped(
@@ -47,7 +52,7 @@ async def until_stopped(
             task.cancel()
 
     for number in signals:
-        if signal.getsignal(number) is not signal.SIG_IGN:
+        if not _is_ignored(number):
             asyncio.get_running_loop().add_signal_handler(number, stop)
     await asyncio.wait({task})
     if not task.cancelled():

@@ -18,8 +18,10 @@ from shuffledp.audit.report.report_views import audit_page
 from shuffledp.audit.runner import AuditRun, run, scenarios_named
 from shuffledp.audit.scenario import AuditSubject, Scenario, Weakness
 from shuffledp.audit.scenarios import SCENARIOS
+from shuffledp.common.limits import stated_rules
 from shuffledp.common.mechanisms.registry import ITEM_MECHANISMS
 from shuffledp.common.protocols import PROTOCOLS, MechanismName, ProtocolRow
+from shuffledp.common.task.specs import MechanismSpec
 from shuffledp.deploy.terminal.json_output import dumps
 from tests.support.audits import audited
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
@@ -98,8 +100,8 @@ def _with_subset_selection(patch: pytest.MonkeyPatch) -> AuditRun:
     name: Any = "subset-selection"
     row = ProtocolRow("subset", name, dummy_distributions=("fixed",))
     patch.setattr("shuffledp.common.protocols.PROTOCOLS", {**PROTOCOLS, "subset": row})
-    for module in ("shuffledp.common.protocols", "shuffledp.common.task.specs"):
-        patch.setattr(f"{module}.MechanismName", Literal[MechanismName, "subset-selection"])
+    patch.setitem(MechanismSpec.__annotations__, "name", Literal[MechanismName, "subset-selection"])
+    patch.setattr("shuffledp.common.task.specs.stated_rules", stated_rules.__wrapped__)
     mechanisms = {**ITEM_MECHANISMS, name: SubsetSelection}
     for module in ("shuffledp.common.mechanisms.registry", "shuffledp.analyzer.task_builder"):
         patch.setattr(f"{module}.ITEM_MECHANISMS", mechanisms)
