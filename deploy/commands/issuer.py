@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +12,9 @@ from rich.progress import Progress
 from shuffledp.common.errors import SettingsError
 from shuffledp.common.runtime.state_directory import atomic_write
 from shuffledp.deploy.commands import options
+from shuffledp.deploy.commands.connection import Connections
 from shuffledp.deploy.terminal.console import terminal
 from shuffledp.deploy.terminal.files import all_or_nothing, write, writing
-from shuffledp.deploy.terminal.help_examples import AT_ISSUER
 from shuffledp.deploy.terminal.json_output import dumps, print_answer
 from shuffledp.user_agent.credentials import CredentialFile
 
@@ -61,12 +60,10 @@ def people(
     print_answer(fields, text, json=json)
 
 
-@options.command(app, f"shuffledp issuer new-key --end 2030-01-31 {AT_ISSUER}")
+@options.command(app, "shuffledp issuer new-key --end 2030-01-31")
 def new_key(
     end: Annotated[datetime, typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])],
-    issuer: options.IssuerAddress,
-    issuer_token_file: options.TokenFile,
-    authority: options.Authority = None,
+    connections: Connections,
     population: str = "",
     out: options.Output = Path("token-key.json"),
     json: options.AsJson = False,
@@ -84,13 +81,11 @@ def new_key(
         out: File for the key, for `shuffledp task create --token-key`.
     """
     from shuffledp.common.task.canonical import to_json
-    from shuffledp.deploy.clients.issuer import IssuerClient
 
     if out.exists():
         raise SettingsError(f"{out} already exists and may hold a key in use; use --out")
     seconds = int(end.replace(tzinfo=UTC).timestamp())
-    connect = partial(IssuerClient.connect, issuer, authority, issuer_token_file)
-    tokens = options.ask(connect, lambda client: client.create_key(seconds, population))
+    tokens = options.ask(connections.issuer, lambda client: client.create_key(seconds, population))
     write(out, dumps(to_json(tokens)))
     key_id = tokens.token_key().key_id.hex()
     fields = {"file": str(out), "key_id": key_id, "issuer": tokens.issuer, "end": tokens.end}
@@ -99,17 +94,14 @@ def new_key(
 
 @options.command(
     app,
-    "shuffledp issuer tokens DIGEST --credentials people/credentials.txt --out tokens.txt "
-    "--issuer 127.0.0.1:7003 --shuffler 127.0.0.1:7002 --authority state/tls/authority.pem",
+    "shuffledp issuer tokens DIGEST --credentials people/credentials.txt --out tokens.txt",
     name="tokens",
 )
 def fetch(
     task: options.TaskArgument,
     credentials: Path,
     out: options.Output,
-    issuer: options.IssuerAddress,
-    shuffler: options.ShufflerAddress,
-    authority: options.Authority = None,
+    connections: Connections,
     json: options.AsJson = False,
 ) -> None:
     """
@@ -123,8 +115,7 @@ def fetch(
     """
     from shuffledp.common.crypto.randomness import new_seed
     from shuffledp.common.task.task import Task
-    from shuffledp.deploy.clients.issuer import IssuerClient, fetch_tokens
-    from shuffledp.deploy.clients.shuffler import shuffler_at
+    from shuffledp.deploy.clients.issuer import fetch_tokens
 
     if out.exists():
         raise SettingsError(f"{out} already exists and may hold tokens in use")
@@ -135,12 +126,12 @@ def fetch(
             atomic_write(seed_file, new_seed(), 0o600)
 
     async def get(progress: Callable[[int], None]) -> list[bytes]:
-        async with shuffler_at(shuffler, authority) as device:
+        async with connections.device() as device:
             signed = await device.fetch_task(task)
         wanted = Task.verified(signed, task, None).tokens
         if wanted is None:
             raise SettingsError("this task requires no tokens")
-        async with IssuerClient.connect(issuer, authority) as client:
+        async with connections.issuer(operator=False) as client:
             return await fetch_tokens(
                 client,
                 wanted,

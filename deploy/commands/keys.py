@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import typer
 from rich.table import Table
@@ -35,6 +35,11 @@ app = options.command_group(
     "shuffledp keys make keys --host analyzer.example.org",
 )
 
+_CERTIFICATES: Final = (
+    f"{', '.join(PARTIES)} [these five]; {WITNESS}; {RELAY}; {FRONT_END}; or, for a party's "
+    f"internal authority, {', '.join(INTERNAL_ROLES)}"
+)
+
 Directory = Annotated[Path, typer.Argument(help="Folder of the authorities.")]
 Days = Annotated[int, typer.Option(min=1, max=3650, help="Lifetime of a certificate.")]
 StateFolder = Annotated[
@@ -45,14 +50,7 @@ StateFolder = Annotated[
 @options.command(app, "shuffledp keys make keys --party analyzer --host analyzer.example.org")
 def make(
     directory: Directory,
-    party: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"Certificate to create, repeatable: {', '.join(PARTIES)} [these five]; "
-            f"{WITNESS}; {RELAY}; {FRONT_END}; or, for a party's internal authority, "
-            f"{', '.join(INTERNAL_ROLES)}."
-        ),
-    ] = None,
+    party: list[str] | None = None,
     host: list[str] | None = None,
     days: Days = LIFETIME_DAYS,
     shared: options.Flag = False,
@@ -66,6 +64,7 @@ def make(
     services. Each organization runs this for its own parties, and `keys trust` for the others.
 
     Options:
+        party: Certificate to create, repeatable: {_CERTIFICATES}.
         host: Host name or address of a service; repeatable.
         shared: One authority for all parties, for development and tests.
     """
@@ -124,7 +123,7 @@ def trust(
 @options.command(app, "shuffledp keys revoke keys shuffler")
 def revoke(
     directory: Directory,
-    party: Annotated[str, typer.Argument(help="Party, or SHA-256 of one certificate.")],
+    party: Annotated[str, typer.Argument()],
     json: options.AsJson = False,
 ) -> None:
     """Revoke a party's certificates permanently.
@@ -132,6 +131,9 @@ def revoke(
     Copy each party's authority.pem to its machine: servers then refuse these certificates at once.
     Clients cannot know, and accept them until they expire, as printed. Operators with folders of
     their own run this with each printed SHA-256.
+
+    Options:
+        party: Party, or SHA-256 of one certificate.
     """
     folder = KeyFolder(directory)
     found = folder.revoke(party, SystemClock().now())

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import typer
 from rich.console import Console
 
 from shuffledp.common.crypto.signing import KeyUse, SignedTask, split_key
@@ -14,7 +13,7 @@ from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.common.task.draft import TaskDraft
 from shuffledp.common.task.task import Task, cached_task
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.tasks import drafts as draft_file
+from shuffledp.deploy.commands.connection import Connections
 from shuffledp.deploy.tasks import task_view
 from shuffledp.deploy.tasks.forecast import DEVICE_CAPS
 from shuffledp.deploy.terminal.console import terminal
@@ -94,30 +93,28 @@ def _show_warnings(warnings: Iterable[str], console: Console) -> None:
         console.print(f"Warning: {escaped(warning)}.", soft_wrap=True, highlight=False)
 
 
-def check_relay_key(draft: TaskDraft, context: typer.Context, *, publishing: bool) -> None:
-    """Raise UsageError for a relay without its key, or for a typed key without a relay."""
-    if draft.relay and publishing and context.params["relay_key"] is None:
-        raise UsageError(
-            "the draft has a table [relay]: publishing needs --relay-key, the second shuffler's "
-            "relay.pub"
-        )
-    source = context.get_parameter_source("relay_key")  # a profile's key serves other drafts
-    if draft.relay is None and source and source.name == "COMMANDLINE":
-        raise UsageError("--relay-key is for a draft with a table [relay]; this one has none")
-
-
 def with_keys(
-    draft: TaskDraft, shuffler_key: Path | None, token_key: Path | None, relay_key: Path | None
+    draft: TaskDraft,
+    connections: Connections,
+    shuffler_key: Path | None,
+    relay_key: Path | None,
+    *,
+    publishing: bool = True,
 ) -> TaskDraft:
-    """Return a draft with others' keys from their files; a shuffler's is empty without a file."""
-    relay = draft.relay
+    """
+    Return a draft with the shufflers' keys, of typed files or the profile's; empty without a file.
+
+    Raises UsageError for a key that publishing needs, and for a relay's without a relay.
+    """
+    if relay_key and draft.relay is None:  # a profile's key serves other drafts
+        raise UsageError("--relay-key is for a draft with a table [relay]; this one has none")
+    find, relay = connections.needed_file if publishing else connections.file, draft.relay
     if relay is not None:
-        relay = replace(relay, key=_read_key(relay_key, "--relay-key", "relay.pub"))
+        file = find("relay_key", relay_key)
+        relay = replace(relay, key=_read_key(file, "--relay-key", "relay.pub"))
+    file = find("shuffler_key", shuffler_key)
     return replace(
-        draft,
-        shuffler_key=_read_key(shuffler_key, "--shuffler-key", "envelope.pub"),
-        tokens=None if token_key is None else draft_file.read_token_key(token_key),
-        relay=relay,
+        draft, relay=relay, shuffler_key=_read_key(file, "--shuffler-key", "envelope.pub")
     )
 
 
