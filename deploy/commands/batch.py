@@ -10,7 +10,6 @@ from shuffledp.common.messages.ledger_entry import MAX_NOTE_CHARACTERS, Decision
 from shuffledp.deploy.commands import options
 from shuffledp.deploy.commands.connection import Connections
 from shuffledp.deploy.terminal.escape import visible
-from shuffledp.deploy.terminal.json_output import print_answer
 
 _EXAMPLE: Final = 'shuffledp batch {} DIGEST --note "junk from one network"'
 app = options.command_group(
@@ -44,12 +43,11 @@ def _add_command(decision: Decision) -> None:
         task: options.TaskArgument,
         note: str,
         connections: Connections,
-        json: options.AsJson = False,
-    ) -> None:
+    ) -> options.Printed:
         entry = options.ask(
             connections.analyzer, lambda client: client.decide(task, decision, note)
         )
-        print_answer(entry, partial(show_decision, entry), json=json)
+        return entry, partial(show_decision, entry)
 
     decide.__doc__ = _HELP[decision] + _NOTE
     options.command(app, _EXAMPLE.format(decision), name=decision)(decide)
@@ -69,17 +67,12 @@ _add_command("release")
 _add_command("drop")
 
 
-@options.command(
-    app,
-    "shuffledp batch show DIGEST",
-    "shuffledp batch show DIGEST --relay --address relay=127.0.0.1:7005",
-)
+@options.command(app, "shuffledp batch show DIGEST", "shuffledp batch show DIGEST --relay")
 def show(
     task: options.TaskArgument,
     connections: Connections,
     relay: options.Flag = False,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """Print the state of a task's batch at a shuffler.
 
     Options:
@@ -93,7 +86,7 @@ def show(
     status = options.ask(connect, partial(ShufflerClient.status_or_none, digest=task))
     shown = task_view.print_relay if relay else task_view.print_batch
     fields = asdict(status) if status else {"state": None}
-    print_answer(fields, partial(shown, status), json=json)
+    return fields, partial(shown, status)
 
 
 @options.command(app, "shuffledp batch erase DIGEST")
@@ -101,8 +94,7 @@ def erase(
     task: options.TaskArgument,
     connections: Connections,
     relay: options.Flag = False,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """Erase a closed batch at the shuffler, undelivered.
 
     For one that the analyzer refuses, or that it never takes or confirms. Needs the shuffler's
@@ -116,4 +108,4 @@ def erase(
     connect = partial(connections.shuffler, relay=relay)
     state = options.ask(connect, lambda client: client.drop_batch(task))
     fields = {"task_digest": task.hex(), "erased": True, "state": state.value}
-    print_answer(fields, ". ".join(describe_state(state, None)), json=json)
+    return fields, ". ".join(describe_state(state, None))

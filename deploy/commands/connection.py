@@ -189,7 +189,7 @@ def read_profile(file: Path | None) -> dict[str, str]:
         try:
             fields = read_toml(path, SettingsError, max_bytes=_MAX_BYTES)
         except SettingsError as error:
-            if file:
+            if file or not named:
                 raise
             raise SettingsError(f"{error}. {_VARIABLE} names this file") from error
         if unknown := set(fields).difference(PROFILE_KEYS):

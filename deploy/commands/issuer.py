@@ -15,7 +15,7 @@ from shuffledp.deploy.commands import options
 from shuffledp.deploy.commands.connection import Connections
 from shuffledp.deploy.terminal.console import terminal
 from shuffledp.deploy.terminal.files import all_or_nothing, write, writing
-from shuffledp.deploy.terminal.json_output import dumps, print_answer
+from shuffledp.deploy.terminal.json_output import dumps
 from shuffledp.user_agent.credentials import CredentialFile
 
 app = options.command_group(
@@ -26,9 +26,7 @@ app = options.command_group(
 
 
 @options.command(app, "shuffledp issuer people names.txt --output-dir people")
-def people(
-    names_file: Annotated[Path, typer.Argument()], output_dir: Path, json: options.AsJson = False
-) -> None:
+def people(names_file: Annotated[Path, typer.Argument()], output_dir: Path) -> options.Printed:
     """
     Draw a secret for each person.
 
@@ -57,7 +55,7 @@ def people(
         atomic_write(listed, drawn.listed, 0o600)
     fields = {"people": len(names), "list": str(listed), "credentials": str(credentials)}
     text = f"{len(names)} secrets drawn.\nFor the issuer: {listed}\nFor the people: {credentials}"
-    print_answer(fields, text, json=json)
+    return fields, text
 
 
 @options.command(app, "shuffledp issuer new-key --end 2030-01-31")
@@ -66,8 +64,7 @@ def new_key(
     connections: Connections,
     population: str = "",
     out: options.Output = Path("token-key.json"),
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Create the token key of one task. Needs the operator token.
 
@@ -89,7 +86,7 @@ def new_key(
     write(out, dumps(to_json(tokens)))
     key_id = tokens.token_key().key_id.hex()
     fields = {"file": str(out), "key_id": key_id, "issuer": tokens.issuer, "end": tokens.end}
-    print_answer(fields, f"Key of {tokens.issuer} written to {out}.", json=json)
+    return fields, f"Key of {tokens.issuer} written to {out}."
 
 
 @options.command(
@@ -102,8 +99,7 @@ def fetch(
     credentials: Path,
     out: options.Output,
     connections: Connections,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Get tokens of one task, for sentinels and load tests.
 
@@ -148,7 +144,7 @@ def fetch(
         atomic_write(out, "".join(f"{token.hex()}\n" for token in tokens).encode(), 0o600)
         seed_file.unlink()
     fields = {"tokens": len(tokens), "file": str(out)}
-    print_answer(fields, f"Tokens written to {out}: {len(tokens)}.", json=json)
+    return fields, f"Tokens written to {out}: {len(tokens)}."
 
 
 @options.command(

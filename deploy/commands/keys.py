@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import typer
+from rich.console import Console
 from rich.table import Table
 
 from shuffledp.common.crypto.hpke import fingerprint
@@ -26,7 +27,6 @@ from shuffledp.common.runtime.state_directory import StateDirectory
 from shuffledp.deploy.clients.key_folder import KeyFolder
 from shuffledp.deploy.commands import options
 from shuffledp.deploy.terminal.console import terminal
-from shuffledp.deploy.terminal.json_output import print_answer, print_json
 from shuffledp.deploy.terminal.tables import add_columns
 
 app = options.command_group(
@@ -54,8 +54,7 @@ def make(
     host: list[str] | None = None,
     days: Days = LIFETIME_DAYS,
     shared: options.Flag = False,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Create an authority for each party, and certificates.
 
@@ -70,7 +69,7 @@ def make(
     """
     folder = KeyFolder(directory)
     folder.make(party or PARTIES, host or (), SystemClock().now(), days, shared=shared)
-    _print(folder, json=json, written=[f"Written to {folder.path}."])
+    return _printed(folder, written=[f"Written to {folder.path}."])
 
 
 @options.command(app, "shuffledp keys renew keys --json")
@@ -79,8 +78,7 @@ def renew(
     party: Annotated[str | None, typer.Argument()] = None,
     days: Days = LIFETIME_DAYS,
     force: options.Flag = False,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Renew certificates after half of their lifetime.
 
@@ -95,7 +93,7 @@ def renew(
     folder = KeyFolder(directory)
     renewed = folder.renew(party, SystemClock().now(), days, force=force)
     written = [f"Renewed: {', '.join(renewed) or 'none was due'}."]
-    _print(folder, json=json, written=written, renewed=renewed)
+    return _printed(folder, written=written, renewed=renewed)
 
 
 @options.command(app, "shuffledp keys trust keys shuffler shuffler.pem")
@@ -103,8 +101,7 @@ def trust(
     directory: Directory,
     party: Annotated[str, typer.Argument()],
     file: Annotated[Path, typer.Argument()],
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Trust another organization's authority for its party alone.
 
@@ -117,15 +114,14 @@ def trust(
     """
     folder = KeyFolder(directory)
     found = folder.trust(party, file)
-    _print(folder, json=json, written=[f"Trusted for the {party}: {found.fingerprint}"])
+    return _printed(folder, written=[f"Trusted for the {party}: {found.fingerprint}"])
 
 
 @options.command(app, "shuffledp keys revoke keys shuffler")
 def revoke(
     directory: Directory,
     party: Annotated[str, typer.Argument()],
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """Revoke a party's certificates permanently.
 
     Copy each party's authority.pem to its machine: servers then refuse these certificates at once.
@@ -138,11 +134,11 @@ def revoke(
     folder = KeyFolder(directory)
     found = folder.revoke(party, SystemClock().now())
     lines = [f"Revoked, and valid until {one.end}: {one.party} {one.fingerprint}" for one in found]
-    _print(folder, json=json, written=lines)
+    return _printed(folder, written=lines)
 
 
 @options.command(app, "shuffledp keys show keys --identity state/analyzer/identity.pub")
-def show(directory: Directory, identity: Path | None = None, json: options.AsJson = False) -> None:
+def show(directory: Directory, identity: Path | None = None) -> options.Printed:
     """
     List certificates and their expiry.
 
@@ -150,7 +146,7 @@ def show(directory: Directory, identity: Path | None = None, json: options.AsJso
         identity: The analyzer's identity.pub, to print its fingerprint too.
     """
     pinned = None if identity is None else fingerprint(options.read_identity(identity).raw)
-    _print(KeyFolder(directory), identity=pinned, json=json)
+    return _printed(KeyFolder(directory), identity=pinned)
 
 
 @options.command(app, "shuffledp keys identity state/analyzer")
@@ -159,8 +155,7 @@ def identity(
     state_key: Path | None = None,
     renew: options.Flag = False,
     witness: Literal["witness", "shuffler", "issuer"] | None = None,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Print, create or renew a party's signing identity.
 
@@ -181,13 +176,12 @@ def identity(
     state = StateDirectory.open(state_directory, state_key)
     if witness is not None:
         _, key = load_witness_key(state, witness)
-        print_answer({"witness": key.to_text()}, key.to_text(), json=json)
-        return
+        return {"witness": key.to_text()}, key.to_text()
     with state.held() if renew else nullcontext():
         made = (renew_identity if renew else load_identity)(state).public_identity()
     shown = {"identity": made.raw.hex(), "fingerprint": fingerprint(made.raw)}
     text = f"{shown['identity']}\nFingerprint: {shown['fingerprint']}"
-    print_answer(shown, text, json=json)
+    return shown, text
 
 
 @options.command(app, "shuffledp keys confirm-clock state/shuffler")
@@ -219,14 +213,13 @@ def confirm_restore(state_directory: StateFolder) -> None:
     terminal().print("Confirmed. Start the service.")
 
 
-def _print(
+def _printed(
     folder: KeyFolder,
     *,
-    json: bool,
     identity: str | None = None,
     written: Sequence[str] = (),
     renewed: Sequence[str] = (),
-) -> None:
+) -> options.Printed:
     now, revoked = SystemClock().now(), folder.revoked()
     listed: list[dict[str, Any]] = [
         {
@@ -241,20 +234,22 @@ def _print(
         }
         for party, (file, found) in folder.show().items()
     ]
-    if json:
-        print_json({"certificates": listed, "renewed": renewed, "signing_identity": identity})
-        return
-    console, table = terminal(), Table(title="Certificates")
-    add_columns(table, dict.fromkeys(("party", "days left", "names", "SHA-256"), "left"))
-    for row in listed:
-        days = "ended" if row["days_left"] < 0 else str(row["days_left"])
-        days += ", revoked" * row["revoked"]
-        table.add_row(row["party"], days, ", ".join(row["names"]), row["sha256"])
-    console.print(table)
-    for line in written:
-        console.print(line, markup=False, soft_wrap=True)
-    if identity is not None:
-        console.print(f"Fingerprint of the analyzer's signing identity: {identity}.")
-    soon = [row["party"] for row in listed if row["ends_soon"] and not row["revoked"]]
-    if soon:
-        console.print(f"Renew these, which expire soon: {', '.join(soon)}.")
+
+    def show_all(console: Console) -> None:
+        table = Table(title="Certificates")
+        add_columns(table, dict.fromkeys(("party", "days left", "names", "SHA-256"), "left"))
+        for row in listed:
+            days = "ended" if row["days_left"] < 0 else str(row["days_left"])
+            days += ", revoked" * row["revoked"]
+            table.add_row(row["party"], days, ", ".join(row["names"]), row["sha256"])
+        console.print(table)
+        for line in written:
+            console.print(line, markup=False, soft_wrap=True)
+        if identity is not None:
+            console.print(f"Fingerprint of the analyzer's signing identity: {identity}.")
+        soon = [row["party"] for row in listed if row["ends_soon"] and not row["revoked"]]
+        if soon:
+            console.print(f"Renew these, which expire soon: {', '.join(soon)}.")
+
+    fields = {"certificates": listed, "renewed": renewed, "signing_identity": identity}
+    return fields, show_all

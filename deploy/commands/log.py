@@ -26,9 +26,7 @@ app = options.command_group(
 )
 
 
-@options.command(
-    app, "shuffledp log export --address agent=unix:state/user_agent.sock --output mine.json"
-)
+@options.command(app, "shuffledp log export --output mine.json")
 def export(connections: Connections, output: options.Output) -> None:
     """
     Write what your device was shown of the log.
@@ -40,10 +38,8 @@ def export(connections: Connections, output: options.Output) -> None:
     """
     from shuffledp.deploy.clients.user_agent import ask_for_log_evidence
 
-    write(
-        output,
-        MessageToJson(asyncio.run(ask_for_log_evidence(connections.address("agent")))) + "\n",
-    )
+    evidence = asyncio.run(ask_for_log_evidence(connections.address("agent")))
+    write(output, MessageToJson(evidence) + "\n")
     print_written([output], terminal())
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_origin
 
 import typer
+from rich.console import Console
 
 from shuffledp.common.errors import SettingsError, UsageError, ValueRangeError, WireError
 from shuffledp.common.protocols import Kind
@@ -23,6 +24,7 @@ from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
 from shuffledp.deploy.commands.connection import Connections, connect
 from shuffledp.deploy.terminal.files import in_folder, writable
 from shuffledp.deploy.terminal.help_examples import example
+from shuffledp.deploy.terminal.json_output import print_answer
 
 if TYPE_CHECKING:
     from shuffledp.common.crypto.signing import PublicIdentity
@@ -83,12 +85,12 @@ Flag = Annotated[bool, typer.Option()]
 """An option `--name` that `command` explains, without `--no-name`."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-_CONTEXT: Final = inspect.Parameter(
-    "context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context
-)
+_KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
 Client = TypeVar("Client")
 Answer = TypeVar("Answer")
-Function = TypeVar("Function", bound=Callable[..., None])
+Function = TypeVar("Function", bound=Callable[..., object])
+Printed = tuple[object, str | Callable[[Console], None]]
+"""What a command returns: JSON fields; and, for people, a text or what a function prints."""
 
 
 def command_group(name: str, summary: str, *examples: str) -> typer.Typer:
@@ -109,20 +111,24 @@ def command(
     constant's name in braces stands for its value. A type that several commands share, such as
     those above, has its text itself. A parameter of type Connections stands for the global options,
     behind the command or before it, and a dataclass for an option per field, with its docstring's
-    texts.
+    texts. A command that returns Printed has an option --json.
     """
 
     def register(function: Function) -> Function:
         wanted, makers = inspect.signature(function).parameters, dict[str, Callable[..., object]]()
-        (text, texts), shown = _texts(function), {"context": _CONTEXT}
+        shown = {"context": inspect.Parameter("context", _KEYWORD, annotation=typer.Context)}
+        (text, texts), last = _texts(function), dict[str, inspect.Parameter]()
         for own in wanted.values():
             kind = own.annotation
             if isinstance(kind, type) and is_dataclass(kind):
                 makers[own.name] = make = connect if kind is Connections else kind
                 texts = _texts(make)[1] | texts
-                shown |= inspect.signature(make).parameters
+                (last if make is connect else shown).update(inspect.signature(make).parameters)
             else:
                 shown[own.name] = own
+        shown |= last
+        if prints := inspect.signature(function).return_annotation == Printed:
+            shown["json"] = inspect.Parameter("json", _KEYWORD, annotation=AsJson, default=False)
         shown = {name: _explained(each, texts.get(name)) for name, each in shown.items()}
 
         @wraps(function)
@@ -134,7 +140,10 @@ def command(
             for group, make in makers.items():
                 fields = inspect.signature(make).parameters
                 given[group] = make(**{field: given.pop(field) for field in fields})
-            function(**{name: context if name == "context" else given[name] for name in wanted})
+            given["context"] = context
+            answer: Any = function(**{name: given[name] for name in wanted})
+            if prints:
+                print_answer(*answer, json=given["json"])
 
         run.__signature__ = inspect.Signature([*shown.values()])  # type: ignore[attr-defined]  # Typer's way
         run.__annotations__ = {name: each.annotation for name, each in shown.items()}
@@ -163,7 +172,7 @@ def _explained(parameter: inspect.Parameter, text: str | None) -> inspect.Parame
         described = copy(given)  # several commands may share it
         described.help = re.sub(r"\n +", " ", text)
         hint = getitem(Annotated, (kind, described))
-    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hint)
+    return parameter.replace(kind=_KEYWORD, annotation=hint)
 
 
 def page_beside(output: Path, html: Path | None, name: str) -> Path:

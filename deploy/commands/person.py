@@ -28,7 +28,7 @@ app = typer.Typer()
 @options.command(
     app,
     "shuffledp contribute DIGEST --address agent=unix:state/user_agent.sock < value.txt",
-    "shuffledp contribute DIGEST --person Ada --address agent=unix:state/user_agent.sock",
+    "shuffledp contribute DIGEST --person Ada",
 )
 def contribute(
     task: options.TaskArgument,
@@ -134,13 +134,12 @@ _MEANING_WITH_TWO = _MEANING | {
 }
 
 
-@options.command(app, "shuffledp receipt DIGEST --address agent=unix:state/user_agent.sock")
+@options.command(app, "shuffledp receipt DIGEST")
 def receipt(
     task: options.TaskArgument,
     connections: Connections,
     person: options.Person = "",
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """Show whether your answer arrived and was counted, with the shuffler's receipt."""
     from shuffledp.deploy.clients.user_agent import ask_for_receipt
 
@@ -154,7 +153,7 @@ def receipt(
         "signer": answer.signer,
         "hops": hops_of(answer),
     }
-    print_answer(fields, partial(show_receipt, answer), json=json)
+    return fields, partial(show_receipt, answer)
 
 
 def hops_of(answer: "user_agent_pb2.GetReceiptResponse") -> list[dict[str, str]]:

@@ -22,11 +22,7 @@ _QUANTILES: Final = "quantiles are numbers between 0 and 1, such as .5,.9"
 
 
 @options.command(
-    app,
-    "shuffledp result DIGEST",
-    "shuffledp result DIGEST --address analyzer=127.0.0.1:7001 "
-    "--token-file state/analyzer/operator.token --authority state/tls/authority.pem",
-    "shuffledp result DIGEST --quantile .5,.9 --range 18:65",
+    app, "shuffledp result DIGEST", "shuffledp result DIGEST --quantile .5,.9 --range 18:65"
 )
 def result(
     task: options.TaskArgument,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from shuffledp.common.errors import SettingsError, UsageError
 from shuffledp.common.messages.ledger_entry import LedgerEntry
@@ -15,7 +16,7 @@ from shuffledp.deploy.commands import options
 from shuffledp.deploy.commands.connection import Connections
 from shuffledp.deploy.terminal.console import print_written, terminal
 from shuffledp.deploy.terminal.files import write
-from shuffledp.deploy.terminal.json_output import print_answer, print_json
+from shuffledp.deploy.terminal.json_output import print_json
 
 app = options.command_group(
     "series",
@@ -35,8 +36,7 @@ def publish(
     shuffler_key: options.ShufflerKey = None,
     relay_key: options.RelayKey = None,
     token_key: str = "",
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Publish the due round, if it is not published.
 
@@ -80,9 +80,13 @@ def publish(
         text += f" Missed, since not published in time: round {', round '.join(map(str, missed))}."
     if report["warning"]:
         text += f" Warning: {report['warning']}"
-    print_answer(report, text, json=json)
-    if task and not json:
-        task.show(terminal())
+
+    def show_all(console: Console) -> None:
+        console.print(text, markup=False, soft_wrap=True)
+        if task:
+            task.show(console)
+
+    return report, show_all
 
 
 @options.command(
@@ -94,8 +98,7 @@ def forecast(
     template: Template,
     connections: Connections,
     users: int | None = None,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Compute each round's cost and the end of budgets.
 
@@ -126,14 +129,14 @@ def forecast(
         raise SettingsError("all rounds of the series are over: set first to a later time")
     costs, lasts = forecasts.forecast(task, rounds, users, spent)
     basis = forecasts.basis(task, len(costs), users, spent)
-    if json:
-        fields = {"earlier_releases": len(spent), "limits": lasts, "rounds": costs}
-        print_json({**fields, "basis": basis})
-        return
-    terminal().print(task_view.describe_claim(task))
-    forecasts.show(costs, lasts, series.every, terminal())
-    if basis:
-        terminal().print(basis, soft_wrap=True, highlight=False)
+
+    def show_all(console: Console) -> None:
+        console.print(task_view.describe_claim(task))
+        forecasts.show(costs, lasts, series.every, console)
+        console.print(basis, soft_wrap=True, highlight=False, end="\n" * bool(basis))
+
+    fields = {"earlier_releases": len(spent), "limits": lasts, "rounds": costs, "basis": basis}
+    return fields, show_all
 
 
 @options.command(app, "shuffledp series show daily.toml --html daily.html")

@@ -48,11 +48,7 @@ def create(
             submit any number of times, and devices refuse the task by default.
         dry_run: Print the task's guarantees; publish nothing.
     """
-    from shuffledp.deploy.commands.publication import (
-        Publication,
-        preview,
-        with_keys,
-    )
+    from shuffledp.deploy.commands.publication import Publication, preview, with_keys
     from shuffledp.deploy.tasks import drafts as draft_file
 
     task_draft = draft_file.read(draft)
@@ -73,13 +69,13 @@ def create(
 
 
 @options.command(app, "shuffledp task list", name="list")
-def list_tasks(connections: Connections, json: options.AsJson = False) -> None:
+def list_tasks(connections: Connections) -> options.Printed:
     """List all tasks with their state, the earliest deadline first."""
     from shuffledp.deploy.clients.analyzer import OperatorClient
     from shuffledp.deploy.tasks import task_view
 
     summaries = options.ask(connections.analyzer, OperatorClient.tasks)
-    print_answer(summaries, partial(task_view.print_list, summaries), json=json)
+    return summaries, partial(task_view.print_list, summaries)
 
 
 @options.command(
@@ -123,9 +119,7 @@ def show(
         return signed, summary, await budgets_of_task(Task.from_bytes(signed.task_bytes), operator)
 
     signed, summary, budgets = options.ask(connections.analyzer, read)
-    found = Task.from_bytes(signed.task_bytes)
-
-    at_shuffler = connections.knows("shuffler")
+    found, at_shuffler = Task.from_bytes(signed.task_bytes), connections.knows("shuffler")
 
     def batch() -> BatchStatus | None:
         client = partial(connections.shuffler, operator=False)
@@ -161,9 +155,7 @@ def show(
 
 
 @options.command(app, "shuffledp task close DIGEST")
-def close(
-    task: options.TaskArgument, connections: Connections, json: options.AsJson = False
-) -> None:
+def close(task: options.TaskArgument, connections: Connections) -> options.Printed:
     """Close a task's batch now if it has enough users. Needs the shuffler's operator token.
 
     The result is released as it would be after the deadline. A batch that has enough users only if
@@ -171,4 +163,4 @@ def close(
     """
     options.ask(connections.shuffler, lambda client: client.close_batch(task))
     fields = {"task_digest": task.hex(), "closed": True}
-    print_answer(fields, "The batch is closed: no more users can take part.", json=json)
+    return fields, "The batch is closed: no more users can take part."
