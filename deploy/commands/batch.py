@@ -8,7 +8,7 @@ from rich.console import Console
 
 from shuffledp.common.messages.ledger_entry import MAX_NOTE_CHARACTERS, Decision, DecisionEntry
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import Connections
+from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.escape import visible
 
 _EXAMPLE: Final = 'shuffledp batch {} DIGEST --note "junk from one network"'
@@ -42,7 +42,7 @@ def _add_command(decision: Decision) -> None:
     def decide(
         task: options.TaskArgument,
         note: str,
-        connections: Connections,
+        connections: CommandConnections,
     ) -> options.Printed:
         entry = options.ask(
             connections.analyzer, lambda client: client.decide(task, decision, note)
@@ -70,7 +70,7 @@ _add_command("drop")
 @options.command(app, "shuffledp batch show DIGEST", "shuffledp batch show DIGEST --relay")
 def show(
     task: options.TaskArgument,
-    connections: Connections,
+    connections: CommandConnections,
     relay: options.Flag = False,
 ) -> options.Printed:
     """Print the state of a task's batch at a shuffler.
@@ -92,7 +92,7 @@ def show(
 @options.command(app, "shuffledp batch erase DIGEST")
 def erase(
     task: options.TaskArgument,
-    connections: Connections,
+    connections: CommandConnections,
     relay: options.Flag = False,
 ) -> options.Printed:
     """Erase a closed batch at the shuffler, undelivered.

@@ -78,7 +78,7 @@ Client = TypeVar("Client", bound="ServiceClient")
 
 
 @dataclass(frozen=True)
-class Connections:
+class CommandConnections:
     """The parties that a command talks to, by the keys of a profile."""
 
     fields: Mapping[str, str]
@@ -151,7 +151,7 @@ def connect(
     address: Addresses = None,
     authority: Authority = None,
     token_file: TokenFile = None,
-) -> Connections:
+) -> CommandConnections:
     """
     Return the connections that the global options, the environment and the profile give.
 
@@ -161,7 +161,7 @@ def connect(
     given = addresses_of(address or ())
     if authority is not None:
         given["authority"] = str(authority)
-    return Connections(read_profile(profile) | given, token_file)
+    return CommandConnections(read_profile(profile) | given, token_file)
 
 
 def addresses_of(given: Iterable[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import typer
 from shuffledp.common.errors import ShuffleDpError
 from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import Connections
+from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import private_opener, terminal
 
 app = typer.Typer()
@@ -23,7 +23,7 @@ _POLL_SECONDS: Final = 2.0
 @options.command(app, "shuffledp live DIGEST")
 def live(
     task: options.TaskArgument,
-    connections: Connections,
+    connections: CommandConnections,
     port: Annotated[int, typer.Option(min=0, max=65535)] = 0,
     open_it: options.OpenPage = False,
 ) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from shuffledp.common.errors import UsageError
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import Authority, Connections
+from shuffledp.deploy.commands.connection import Authority, CommandConnections
 from shuffledp.deploy.load.sending import MAX_SECONDS, MIN_POSITIVE, Sending
 from shuffledp.deploy.terminal.console import terminal
 from shuffledp.deploy.terminal.escape import escaped
@@ -142,7 +142,7 @@ def load(
             "analyzer_token_file": analyzer_token_file,
             "shuffler_token_file": shuffler_token_file,
         }
-        connections = Connections({name: str(value) for name, value in own.items() if value})
+        connections = CommandConnections({name: str(value) for name, value in own.items() if value})
         connecting = targets.connect(
             kind,
             shuffler or "",

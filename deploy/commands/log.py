@@ -13,7 +13,7 @@ from shuffledp.common.transparency.checkpoint import NoteKey, log_key
 from shuffledp.common.transparency.log import LogEvidence, find_fork
 from shuffledp.common.wire.transparency import evidence_from_wire
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import Connections
+from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import print_written, terminal
 from shuffledp.deploy.terminal.files import write
 from shuffledp.deploy.terminal.json_output import print_json
@@ -27,7 +27,7 @@ app = options.command_group(
 
 
 @options.command(app, "shuffledp log export --output mine.json")
-def export(connections: Connections, output: options.Output) -> None:
+def export(connections: CommandConnections, output: options.Output) -> None:
     """
     Write what your device was shown of the log.
 
@@ -46,7 +46,7 @@ def export(connections: Connections, output: options.Output) -> None:
 @options.command(app, _CHECK_EXAMPLE)
 def check(
     files: Annotated[list[Path], typer.Argument()],
-    connections: Connections,
+    connections: CommandConnections,
     analyzer_identity: Path | None = None,
     witness: list[str] | None = None,
     json: options.AsJson = False,

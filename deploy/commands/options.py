@@ -21,7 +21,7 @@ from shuffledp.common.errors import SettingsError, UsageError, ValueRangeError, 
 from shuffledp.common.protocols import Kind
 from shuffledp.common.task.kinds import kinds_with
 from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
-from shuffledp.deploy.commands.connection import Connections, connect
+from shuffledp.deploy.commands.connection import CommandConnections, connect
 from shuffledp.deploy.terminal.files import in_folder, writable
 from shuffledp.deploy.terminal.help_examples import example
 from shuffledp.deploy.terminal.json_output import print_answer
@@ -109,9 +109,9 @@ def command(
 
     The texts under `Options:` in its docstring become the help of its parameters; in them a
     constant's name in braces stands for its value. A type that several commands share, such as
-    those above, has its text itself. A parameter of type Connections stands for the global options,
-    behind the command or before it, and a dataclass for an option per field, with its docstring's
-    texts. A command that returns Printed has an option --json.
+    those above, has its text itself. A parameter of type CommandConnections stands for the global
+    options, behind the command or before it, and a dataclass for an option per field, with its
+    docstring's texts. A command that returns Printed has an option --json.
     """
 
     def register(function: Function) -> Function:
@@ -121,7 +121,7 @@ def command(
         for own in wanted.values():
             kind = own.annotation
             if isinstance(kind, type) and is_dataclass(kind):
-                makers[own.name] = make = connect if kind is Connections else kind
+                makers[own.name] = make = connect if kind is CommandConnections else kind
                 texts = _texts(make)[1] | texts
                 (last if make is connect else shown).update(inspect.signature(make).parameters)
             else:

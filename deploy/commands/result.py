@@ -8,7 +8,7 @@ import typer
 
 from shuffledp.common.crypto.signing import SignedTask
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import Connections
+from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import print_written, terminal
 from shuffledp.deploy.terminal.files import write
 from shuffledp.deploy.terminal.json_output import print_json
@@ -26,7 +26,7 @@ _QUANTILES: Final = "quantiles are numbers between 0 and 1, such as .5,.9"
 )
 def result(
     task: options.TaskArgument,
-    connections: Connections,
+    connections: CommandConnections,
     top: Annotated[int, typer.Option(min=1)] = 20,
     html: options.Page = None,
     csv: options.OptionalOutput = None,
@@ -100,7 +100,7 @@ def result(
 
 @options.command(app, "shuffledp ledger")
 def ledger(
-    connections: Connections,
+    connections: CommandConnections,
     analyzer_identity: Path | None = None,
     html: options.Page = None,
     json: options.AsJson = False,

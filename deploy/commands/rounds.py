@@ -12,7 +12,7 @@ from shuffledp.common.task.draft import TaskDraft
 from shuffledp.common.task.task import Task
 from shuffledp.deploy.clients.analyzer import OperatorClient
 from shuffledp.deploy.clients.shuffler import ShufflerClient
-from shuffledp.deploy.commands.connection import Connections
+from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.commands.options import ask
 from shuffledp.deploy.commands.publication import Publication
 from shuffledp.deploy.tasks import forecast as forecasts
@@ -52,7 +52,7 @@ async def with_expired(
 
 
 def mark_expired(
-    rounds: Iterable[SeriesRound], connections: Connections
+    rounds: Iterable[SeriesRound], connections: CommandConnections
 ) -> tuple[SeriesRound, ...]:
     """Ask the shuffler, if its address is known, which overdue rounds have expired."""
     if not connections.knows("shuffler"):

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import Connections
+from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import terminal
 from shuffledp.deploy.terminal.files import in_folder
 from shuffledp.deploy.terminal.json_output import print_answer
@@ -26,7 +26,7 @@ app = options.command_group("sentinels", "Test submissions that the analyzer rec
 def plant_sentinels(
     task: str,
     count: Annotated[int, typer.Option(min=1, max=10_000)],
-    connections: Connections,
+    connections: CommandConnections,
     output: Annotated[Path, typer.Option(callback=in_folder)],
     over: Annotated[float, typer.Option(min=0.0)] = 0.0,
     tokens: Path | None = None,
@@ -97,7 +97,7 @@ _CHECK: Final = (
 @options.command(app, _CHECK, name="check", short_help="Look test submissions up after delivery.")
 def check_sentinels(
     task: str,
-    connections: Connections,
+    connections: CommandConnections,
     file: Annotated[Path, typer.Option("--input", exists=True, dir_okay=False)],
     analyzer_identity: Path | None = None,
     relay_identity: Path | None = None,

@@ -13,7 +13,7 @@ from shuffledp.common.messages.ledger_entry import LedgerEntry
 from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.common.task.specs import check_int_range
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import Connections
+from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import print_written, terminal
 from shuffledp.deploy.terminal.files import write
 from shuffledp.deploy.terminal.json_output import print_json
@@ -32,7 +32,7 @@ Template = Annotated[
 @options.command(app, "shuffledp series publish daily.toml --token-key keys/{round}.json")
 def publish(
     template: Template,
-    connections: Connections,
+    connections: CommandConnections,
     shuffler_key: options.ShufflerKey = None,
     relay_key: options.RelayKey = None,
     token_key: str = "",
@@ -96,7 +96,7 @@ def publish(
 )
 def forecast(
     template: Template,
-    connections: Connections,
+    connections: CommandConnections,
     users: int | None = None,
 ) -> options.Printed:
     """
@@ -142,7 +142,7 @@ def forecast(
 @options.command(app, "shuffledp series show daily.toml --html daily.html")
 def show(
     template: Template,
-    connections: Connections,
+    connections: CommandConnections,
     top: Annotated[int, typer.Option(min=1)] = 6,
     html: options.Page = None,
     csv: options.OptionalOutput = None,

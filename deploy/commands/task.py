@@ -10,7 +10,7 @@ import typer
 from shuffledp.common.crypto.signing import SignedTask
 from shuffledp.common.messages.batch import BatchStatus, TaskSummary
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import Connections
+from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import terminal
 from shuffledp.deploy.terminal.json_output import print_answer, print_json
 
@@ -30,7 +30,7 @@ app = options.command_group(
 )
 def create(
     draft: Annotated[Path, typer.Argument()],
-    connections: Connections,
+    connections: CommandConnections,
     shuffler_key: options.ShufflerKey = None,
     relay_key: options.RelayKey = None,
     token_key: Path | None = None,
@@ -69,7 +69,7 @@ def create(
 
 
 @options.command(app, "shuffledp task list", name="list")
-def list_tasks(connections: Connections) -> options.Printed:
+def list_tasks(connections: CommandConnections) -> options.Printed:
     """List all tasks with their state, the earliest deadline first."""
     from shuffledp.deploy.clients.analyzer import OperatorClient
     from shuffledp.deploy.tasks import task_view
@@ -85,7 +85,7 @@ def list_tasks(connections: Connections) -> options.Printed:
 )
 def show(
     task: options.TaskArgument,
-    connections: Connections,
+    connections: CommandConnections,
     analyzer_identity: Path | None = None,
     save: options.OutputName = None,
     json: options.AsJson = False,
@@ -155,7 +155,7 @@ def show(
 
 
 @options.command(app, "shuffledp task close DIGEST")
-def close(task: options.TaskArgument, connections: Connections) -> options.Printed:
+def close(task: options.TaskArgument, connections: CommandConnections) -> options.Printed:
     """Close a task's batch now if it has enough users. Needs the shuffler's operator token.
 
     The result is released as it would be after the deadline. A batch that has enough users only if

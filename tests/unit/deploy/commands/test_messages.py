@@ -194,15 +194,6 @@ async def test_a_dead_service_ends_the_live_page_before_it_is_served(tmp_path: P
     assert "127.0.0.1:1 does not answer" in complaint
 
 
-async def test_a_missing_address_names_the_two_ways_to_a_profile() -> None:
-    """One is written, the other exists since `up`."""
-    status, _, complaint = await run_command("ledger")
-
-    assert 2 == status
-    for part in ("shuffledp init STATE", "--profile shuffledp-local/shuffledp.toml"):
-        assert part in " ".join(complaint.split())
-
-
 @pytest.mark.parametrize(
     "command",
     [
