@@ -16,9 +16,7 @@ from shuffledp.deploy.commands import options
 from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.tasks import task_view
 from shuffledp.deploy.tasks.forecast import DEVICE_CAPS
-from shuffledp.deploy.terminal.console import terminal
 from shuffledp.deploy.terminal.escape import escaped
-from shuffledp.deploy.terminal.json_output import print_json
 
 _NO_TOKENS: Final = (
     "the task has no tokens, so devices refuse it by default; publish it with --token-key, from "
@@ -60,7 +58,8 @@ class Publication(NamedTuple):
         }
 
     def show(self, console: Console) -> None:
-        """Print the claim, how many witnesses have cosigned, and the warnings."""
+        """Print the digest, the claim, how many witnesses have cosigned, and the warnings."""
+        console.print(f"Task {self.signed.digest().hex()}", soft_wrap=True)
         console.print(task_view.describe_claim(self.task), soft_wrap=True)
         if self.cosigned:
             count = list(self.cosigned.values()).count("")
@@ -128,27 +127,23 @@ def _read_key(file: Path | None, option: str, right: str) -> bytes:
     return key
 
 
-def preview(task_draft: TaskDraft, *, json: bool) -> None:
-    """Print the guarantees of a draft's task, computed locally, or raise what publishing would."""
+def preview(task_draft: TaskDraft) -> options.Printed:
+    """Return the guarantees of a draft's task, computed locally, or raise what publishing would."""
     if task_draft.shuffler_key:
         split_key(task_draft.suite, KeyUse.ENVELOPES, task_draft.shuffler_key)
     if (relay := task_draft.relay) and relay.key:
         split_key(task_draft.suite, KeyUse.LAYERS, relay.key)
     task = task_view.preview(task_draft, now=SystemClock().now())
     refusals = _refusals_by_default(task)
-    if json:
-        print_json(
-            {
-                "task": task_view.as_json(task),
-                "guarantees": task_view.task_guarantees(task),
-                "warnings": (*task_view.claim_warnings(task), *refusals),
-            }
-        )
-        return
-    console = terminal()
-    console.print("Dry run: nothing is published.")
-    console.print(task_view.describe_claim(task))
-    _show_warnings(refusals, console)
-    task_view.print_task(task, console)
-    if task.population:
-        console.print("Not checked: the population's remaining budget.")
+
+    def show(console: Console) -> None:
+        console.print("Dry run: nothing is published.")
+        console.print(task_view.describe_claim(task))
+        _show_warnings(refusals, console)
+        task_view.print_task(task, console)
+        if task.population:
+            console.print("Not checked: the population's remaining budget.")
+
+    warnings = (*task_view.claim_warnings(task), *refusals)
+    guarantees = task_view.task_guarantees(task)
+    return {"task": task_view.as_json(task), "guarantees": guarantees, "warnings": warnings}, show

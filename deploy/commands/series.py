@@ -75,7 +75,7 @@ def publish(
     report, task = options.ask(connections.analyzer, publish_now)
     text = f"No round is open: the series {report['state']}."
     if task:
-        text = f"Round {report['round']}: {report['state']}, task {report['task_digest']}."
+        text = f"Round {report['round']}: {report['state']}."
     if missed := report["missed"]:
         text += f" Missed, since not published in time: round {', round '.join(map(str, missed))}."
     if report["warning"]:

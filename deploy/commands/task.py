@@ -12,7 +12,7 @@ from shuffledp.common.messages.batch import BatchStatus, TaskSummary
 from shuffledp.deploy.commands import options
 from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import terminal
-from shuffledp.deploy.terminal.json_output import print_answer, print_json
+from shuffledp.deploy.terminal.json_output import print_json
 
 app = options.command_group(
     "task",
@@ -35,8 +35,7 @@ def create(
     relay_key: options.RelayKey = None,
     token_key: Path | None = None,
     dry_run: options.Flag = False,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Publish a task, signed by the analyzer. Needs the operator token, except for a dry run.
 
@@ -57,15 +56,12 @@ def create(
     if token_key is not None:
         task_draft = replace(task_draft, tokens=draft_file.read_token_key(token_key))
     if dry_run:
-        preview(task_draft, json=json)
-        return
+        return preview(task_draft)
     signed, cosigned = options.ask(
         connections.analyzer, lambda operator: operator.publish_task(task_draft)
     )
     published = Publication(signed, cosigned)
-    if not json:
-        terminal().print(f"Task {published.signed.digest().hex()}", soft_wrap=True)
-    print_answer(published.as_json(), published.show, json=json)
+    return published.as_json(), published.show
 
 
 @options.command(app, "shuffledp task list", name="list")
