@@ -6,7 +6,6 @@ import io
 import os
 import re
 import sys
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -16,63 +15,38 @@ from typer.exceptions import TyperException
 import shuffledp.common.runtime.blas_threads  # noqa: F401  # before numpy
 from shuffledp.common.errors import ShuffleDpError, UsageError
 from shuffledp.common.version import VERSION
+from shuffledp.deploy.commands.connection import Addresses, Authority, Profile, TokenFile
 from shuffledp.deploy.terminal.escape import visible
 from shuffledp.deploy.terminal.help_examples import example
 from shuffledp.deploy.terminal.interruption import INTERRUPTED, ended_by_interrupt
 
 _COMMANDS: Final = {
-    "demo": ("shuffledp.deploy.commands.demo", "Collect values privately, on this machine."),
-    "up": (
-        "shuffledp.deploy.commands.up",
-        "Run all parties and a page to take part, on this machine.",
-    ),
-    "account": ("shuffledp.lab.commands.account", "Bound epsilon or delta for given parameters."),
-    "plan": ("shuffledp.lab.commands.plan", "Find the best parameters that meet a guarantee."),
-    "capacity": (
-        "shuffledp.lab.commands.capacity",
-        "Predict the cores, memory, disk and network that reports need.",
-    ),
-    "simulate": ("shuffledp.lab.commands.simulate", "Compare protocols on a data set."),
-    "reproduce": ("shuffledp.lab.commands.simulate", "Repeat published experiments."),
-    "audit": ("shuffledp.audit.commands.audit", "Simulate attacks by every coalition."),
-    "load": ("shuffledp.deploy.commands.load", "Load-test the services and reconcile all counts."),
-    "init": (
-        "shuffledp.deploy.commands.profile",
-        "Write a profile: default options for operators.",
-    ),
-    "task": ("shuffledp.deploy.commands.task", "Create, list, show and close tasks."),
-    "series": (
-        "shuffledp.deploy.commands.series",
-        "Repeat a task on a schedule, and show its rounds.",
-    ),
-    "live": ("shuffledp.deploy.commands.live", "Watch a batch's progress in a browser."),
-    "batch": (
-        "shuffledp.deploy.commands.batch",
-        "Release, drop or erase a batch without a result.",
-    ),
-    "result": ("shuffledp.deploy.commands.result", "Print or write a released result."),
-    "ledger": (
-        "shuffledp.deploy.commands.result",
-        "Print every release's cost and the budgets left.",
-    ),
-    "iterate": ("shuffledp.deploy.commands.result", "Write the draft of PrivKVM's next iteration."),
-    "discover-labels": (
-        "shuffledp.deploy.commands.result",
-        "Write found values as labels of a second task.",
-    ),
-    "contribute": (
-        "shuffledp.deploy.commands.person",
-        "Contribute a value through your user agent.",
-    ),
-    "receipt": ("shuffledp.deploy.commands.person", "Show whether your value was counted."),
-    "log": ("shuffledp.deploy.commands.log", "Compare what devices saw of the log of tasks."),
-    "sentinels": (
-        "shuffledp.deploy.commands.sentinels",
-        "Send test submissions that the analyzer recognizes.",
-    ),
-    "keys": ("shuffledp.deploy.commands.keys", "Create certificates and signing identities."),
-    "issuer": ("shuffledp.deploy.commands.issuer", "Prepare the issuer of one-time tokens."),
+    "demo": ("deploy.commands.demo", "Collect values privately, on this machine."),
+    "up": ("deploy.commands.up", "Run all parties and a page to take part, on this machine."),
+    "account": ("lab.commands.account", "Bound epsilon or delta for given parameters."),
+    "plan": ("lab.commands.plan", "Find the best parameters that meet a guarantee."),
+    "capacity": ("lab.commands.capacity", "Predict the machines that reports need."),
+    "simulate": ("lab.commands.simulate", "Compare protocols on a data set."),
+    "reproduce": ("lab.commands.simulate", "Repeat published experiments."),
+    "audit": ("audit.commands.audit", "Simulate attacks by every coalition."),
+    "load": ("deploy.commands.load", "Load-test the services and reconcile all counts."),
+    "init": ("deploy.commands.profile", "Write a profile: addresses, tokens, keys."),
+    "task": ("deploy.commands.task", "Create, list, show and close tasks."),
+    "series": ("deploy.commands.series", "Repeat a task on a schedule, and show its rounds."),
+    "live": ("deploy.commands.live", "Watch a batch's progress in a browser."),
+    "batch": ("deploy.commands.batch", "Release, drop or erase a batch without a result."),
+    "result": ("deploy.commands.result", "Print or write a released result."),
+    "ledger": ("deploy.commands.result", "Print every release's cost and the budgets left."),
+    "iterate": ("deploy.commands.result", "Write the draft of PrivKVM's next iteration."),
+    "discover-labels": ("deploy.commands.result", "Write found values as labels of a second task."),
+    "contribute": ("deploy.commands.person", "Contribute a value through your user agent."),
+    "receipt": ("deploy.commands.person", "Show whether your value was counted."),
+    "log": ("deploy.commands.log", "Compare what devices saw of the log of tasks."),
+    "sentinels": ("deploy.commands.sentinels", "Send test submissions that the analyzer knows."),
+    "keys": ("deploy.commands.keys", "Create certificates and signing identities."),
+    "issuer": ("deploy.commands.issuer", "Prepare the issuer of one-time tokens."),
 }
+"""By name, a command's module in `shuffledp`, and its summary."""
 _OF_A_PERSON: Final = {
     "contribute": "takes the digest, and only the options that --help lists; it asks for the "
     "value, or reads it from standard input",
@@ -100,7 +74,7 @@ class _LazyGroup(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None:  # else completing behind an unknown name
             try:
-                module = importlib.import_module(_COMMANDS[name][0])
+                module = importlib.import_module(f"shuffledp.{_COMMANDS[name][0]}")
             except ModuleNotFoundError as error:
                 if error.name != "shuffledp.audit":
                     raise
@@ -111,7 +85,7 @@ class _LazyGroup(TyperGroup):
         return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
-        """Run a command; reword usage errors: suggest a profile, omit values, fix grammar."""
+        """Run a command; reword usage errors: omit values, fix grammar."""
         try:
             return super().invoke(ctx)
         except typer.Abort as error:  # at a prompt
@@ -119,11 +93,6 @@ class _LazyGroup(TyperGroup):
                 raise KeyboardInterrupt from error
             raise
         except typer.BadParameter as error:
-            from shuffledp.deploy.commands.profile import PROFILE_OPTIONS  # noqa: PLC0415  # help needs none
-
-            if not error.message and error.param and error.param.name in PROFILE_OPTIONS:
-                error.message = "Set it, or write a profile with `shuffledp init STATE`, "
-                error.message += "or, after `up`, use --profile shuffledp-local/shuffledp.toml."
             rule = re.sub("^Value error, |, unable to parse.*", "", error.message)
             rule = re.sub("(?s)^.* is not one of", "it must be one of", rule)  # omits the choice
             error.message = re.sub("^Input should", "it must", rule)
@@ -154,14 +123,10 @@ def _show_version(requested: bool) -> None:  # noqa: FBT001  # the callback of a
 def options(
     context: typer.Context,
     *,
-    profile: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="SHUFFLEDP_PROFILE",
-            help="TOML file with addresses, tokens and certificates, from `shuffledp init`.  "
-            "[shuffledp.toml here, if it exists]",
-        ),
-    ] = None,
+    profile: Profile = None,
+    address: Addresses = None,
+    authority: Authority = None,
+    token_file: TokenFile = None,
     version: Annotated[  # noqa: ARG001  # handled by its callback
         bool,
         typer.Option(
@@ -170,10 +135,12 @@ def options(
     ] = False,
 ) -> None:
     """Collect statistics with differential privacy: no party sees both a person and the answer."""
-    from shuffledp.deploy.commands.profile import profile_defaults  # noqa: PLC0415  # help needs none
-
-    if context.invoked_subcommand not in {"demo", "up"}:  # they take nothing from it
-        context.default_map = profile_defaults(profile)
+    context.obj = {  # `options.command` passes them on
+        "profile": profile,
+        "address": address,
+        "authority": authority,
+        "token_file": token_file,
+    }
 
 
 def main() -> None:

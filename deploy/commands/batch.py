@@ -2,18 +2,16 @@
 
 from dataclasses import asdict
 from functools import partial
-from typing import Annotated, Final
+from typing import Final
 
-import typer
 from rich.console import Console
 
 from shuffledp.common.messages.ledger_entry import MAX_NOTE_CHARACTERS, Decision, DecisionEntry
 from shuffledp.deploy.commands import options
+from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.escape import visible
-from shuffledp.deploy.terminal.help_examples import AT_ANALYZER, AT_SHUFFLER
-from shuffledp.deploy.terminal.json_output import print_answer
 
-_EXAMPLE: Final = 'shuffledp batch {} DIGEST --note "junk from one network" ' + AT_ANALYZER
+_EXAMPLE: Final = 'shuffledp batch {} DIGEST --note "junk from one network"'
 app = options.command_group(
     "batch",
     "Batches: their state at a shuffler, and those that failed a check or cannot be delivered.",
@@ -26,6 +24,12 @@ _HELP: Final[dict[Decision, str]] = {
     "failed check.",
     "drop": "Erase a batch without a result: its task never gets one.",
 }
+_NOTE: Final = f"""
+
+Options:
+    note: Your reason, signed by the analyzer: public, final, at most {MAX_NOTE_CHARACTERS}
+        characters.
+"""
 _CONSEQUENCES: Final[dict[Decision, str]] = {
     "release": "The analyzer estimates the batch. The result will carry this note as a warning.",
     "drop": "The analyzer erases the batch. Its task never gets a result.",
@@ -35,21 +39,18 @@ _CONSEQUENCES: Final[dict[Decision, str]] = {
 def _add_command(decision: Decision) -> None:
     """Add the command of a decision."""
 
-    @options.command(app, _EXAMPLE.format(decision), name=decision, help=_HELP[decision])
     def decide(
         task: options.TaskArgument,
-        note: Annotated[
-            str,
-            typer.Option(
-                help="Your reason, signed by the analyzer: public, final, at most "
-                f"{MAX_NOTE_CHARACTERS} characters."
-            ),
-        ],
-        analyzer: options.AnalyzerAccess,
-        json: options.AsJson = False,
-    ) -> None:
-        entry = options.ask(analyzer.connect, lambda client: client.decide(task, decision, note))
-        print_answer(entry, partial(show_decision, entry), json=json)
+        note: str,
+        connections: CommandConnections,
+    ) -> options.Printed:
+        entry = options.ask(
+            connections.analyzer, lambda client: client.decide(task, decision, note)
+        )
+        return entry, partial(show_decision, entry)
+
+    decide.__doc__ = _HELP[decision] + _NOTE
+    options.command(app, _EXAMPLE.format(decision), name=decision)(decide)
 
 
 def show_decision(entry: DecisionEntry, console: Console) -> None:
@@ -66,17 +67,12 @@ _add_command("release")
 _add_command("drop")
 
 
-@options.command(
-    app,
-    "shuffledp batch show DIGEST --relay --shuffler 127.0.0.1:7005 "
-    "--token-file state/relay/operator.token --authority keys/operator/authority.pem",
-)
+@options.command(app, "shuffledp batch show DIGEST", "shuffledp batch show DIGEST --relay")
 def show(
     task: options.TaskArgument,
-    shuffler: options.ShufflerAccess,
+    connections: CommandConnections,
     relay: options.Flag = False,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """Print the state of a task's batch at a shuffler.
 
     Options:
@@ -86,20 +82,19 @@ def show(
     from shuffledp.deploy.clients.shuffler import ShufflerClient
     from shuffledp.deploy.tasks import task_view
 
-    connect = partial(shuffler.connect, relay=relay)
+    connect = partial(connections.shuffler, relay=relay, operator=relay)
     status = options.ask(connect, partial(ShufflerClient.status_or_none, digest=task))
     shown = task_view.print_relay if relay else task_view.print_batch
     fields = asdict(status) if status else {"state": None}
-    print_answer(fields, partial(shown, status), json=json)
+    return fields, partial(shown, status)
 
 
-@options.command(app, f"shuffledp batch erase DIGEST {AT_SHUFFLER}")
+@options.command(app, "shuffledp batch erase DIGEST")
 def erase(
     task: options.TaskArgument,
-    shuffler: options.ShufflerAccess,
+    connections: CommandConnections,
     relay: options.Flag = False,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """Erase a closed batch at the shuffler, undelivered.
 
     For one that the analyzer refuses, or that it never takes or confirms. Needs the shuffler's
@@ -110,7 +105,7 @@ def erase(
     """
     from shuffledp.deploy.tasks.task_view import describe_state
 
-    connect = partial(shuffler.connect, relay=relay)
+    connect = partial(connections.shuffler, relay=relay)
     state = options.ask(connect, lambda client: client.drop_batch(task))
     fields = {"task_digest": task.hex(), "erased": True, "state": state.value}
-    print_answer(fields, ". ".join(describe_state(state, None)), json=json)
+    return fields, ". ".join(describe_state(state, None))

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +12,10 @@ from rich.progress import Progress
 from shuffledp.common.errors import SettingsError
 from shuffledp.common.runtime.state_directory import atomic_write
 from shuffledp.deploy.commands import options
+from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import terminal
 from shuffledp.deploy.terminal.files import all_or_nothing, write, writing
-from shuffledp.deploy.terminal.help_examples import AT_ISSUER
-from shuffledp.deploy.terminal.json_output import dumps, print_answer
+from shuffledp.deploy.terminal.json_output import dumps
 from shuffledp.user_agent.credentials import CredentialFile
 
 app = options.command_group(
@@ -27,9 +26,7 @@ app = options.command_group(
 
 
 @options.command(app, "shuffledp issuer people names.txt --output-dir people")
-def people(
-    names_file: Annotated[Path, typer.Argument()], output_dir: Path, json: options.AsJson = False
-) -> None:
+def people(names_file: Annotated[Path, typer.Argument()], output_dir: Path) -> options.Printed:
     """
     Draw a secret for each person.
 
@@ -58,19 +55,16 @@ def people(
         atomic_write(listed, drawn.listed, 0o600)
     fields = {"people": len(names), "list": str(listed), "credentials": str(credentials)}
     text = f"{len(names)} secrets drawn.\nFor the issuer: {listed}\nFor the people: {credentials}"
-    print_answer(fields, text, json=json)
+    return fields, text
 
 
-@options.command(app, f"shuffledp issuer new-key --end 2030-01-31 {AT_ISSUER}")
+@options.command(app, "shuffledp issuer new-key --end 2030-01-31")
 def new_key(
     end: Annotated[datetime, typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])],
-    issuer: options.IssuerAddress,
-    issuer_token_file: options.TokenFile,
-    authority: options.Authority = None,
+    connections: CommandConnections,
     population: str = "",
     out: options.Output = Path("token-key.json"),
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Create the token key of one task. Needs the operator token.
 
@@ -84,34 +78,28 @@ def new_key(
         out: File for the key, for `shuffledp task create --token-key`.
     """
     from shuffledp.common.task.canonical import to_json
-    from shuffledp.deploy.clients.issuer import IssuerClient
 
     if out.exists():
         raise SettingsError(f"{out} already exists and may hold a key in use; use --out")
     seconds = int(end.replace(tzinfo=UTC).timestamp())
-    connect = partial(IssuerClient.connect, issuer, authority, issuer_token_file)
-    tokens = options.ask(connect, lambda client: client.create_key(seconds, population))
+    tokens = options.ask(connections.issuer, lambda client: client.create_key(seconds, population))
     write(out, dumps(to_json(tokens)))
     key_id = tokens.token_key().key_id.hex()
     fields = {"file": str(out), "key_id": key_id, "issuer": tokens.issuer, "end": tokens.end}
-    print_answer(fields, f"Key of {tokens.issuer} written to {out}.", json=json)
+    return fields, f"Key of {tokens.issuer} written to {out}."
 
 
 @options.command(
     app,
-    "shuffledp issuer tokens DIGEST --credentials people/credentials.txt --out tokens.txt "
-    "--issuer 127.0.0.1:7003 --shuffler 127.0.0.1:7002 --authority state/tls/authority.pem",
+    "shuffledp issuer tokens DIGEST --credentials people/credentials.txt --out tokens.txt",
     name="tokens",
 )
 def fetch(
     task: options.TaskArgument,
     credentials: Path,
     out: options.Output,
-    issuer: options.IssuerAddress,
-    shuffler: options.ShufflerAddress,
-    authority: options.Authority = None,
-    json: options.AsJson = False,
-) -> None:
+    connections: CommandConnections,
+) -> options.Printed:
     """
     Get tokens of one task, for sentinels and load tests.
 
@@ -123,8 +111,7 @@ def fetch(
     """
     from shuffledp.common.crypto.randomness import new_seed
     from shuffledp.common.task.task import Task
-    from shuffledp.deploy.clients.issuer import IssuerClient, fetch_tokens
-    from shuffledp.deploy.clients.shuffler import shuffler_at
+    from shuffledp.deploy.clients.issuer import fetch_tokens
 
     if out.exists():
         raise SettingsError(f"{out} already exists and may hold tokens in use")
@@ -135,12 +122,12 @@ def fetch(
             atomic_write(seed_file, new_seed(), 0o600)
 
     async def get(progress: Callable[[int], None]) -> list[bytes]:
-        async with shuffler_at(shuffler, authority) as device:
+        async with connections.device() as device:
             signed = await device.fetch_task(task)
         wanted = Task.verified(signed, task, None).tokens
         if wanted is None:
             raise SettingsError("this task requires no tokens")
-        async with IssuerClient.connect(issuer, authority) as client:
+        async with connections.issuer(operator=False) as client:
             return await fetch_tokens(
                 client,
                 wanted,
@@ -157,7 +144,7 @@ def fetch(
         atomic_write(out, "".join(f"{token.hex()}\n" for token in tokens).encode(), 0o600)
         seed_file.unlink()
     fields = {"tokens": len(tokens), "file": str(out)}
-    print_answer(fields, f"Tokens written to {out}: {len(tokens)}.", json=json)
+    return fields, f"Tokens written to {out}: {len(tokens)}."
 
 
 @options.command(

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import typer
+from rich.console import Console
 from rich.table import Table
 
 from shuffledp.common.crypto.hpke import fingerprint
@@ -26,13 +27,17 @@ from shuffledp.common.runtime.state_directory import StateDirectory
 from shuffledp.deploy.clients.key_folder import KeyFolder
 from shuffledp.deploy.commands import options
 from shuffledp.deploy.terminal.console import terminal
-from shuffledp.deploy.terminal.json_output import print_answer, print_json
 from shuffledp.deploy.terminal.tables import add_columns
 
 app = options.command_group(
     "keys",
     "Certificates of your own authorities, and signing identities.",
     "shuffledp keys make keys --host analyzer.example.org",
+)
+
+_CERTIFICATES: Final = (
+    f"{', '.join(PARTIES)} [these five]; {WITNESS}; {RELAY}; {FRONT_END}; or, for a party's "
+    f"internal authority, {', '.join(INTERNAL_ROLES)}"
 )
 
 Directory = Annotated[Path, typer.Argument(help="Folder of the authorities.")]
@@ -45,19 +50,11 @@ StateFolder = Annotated[
 @options.command(app, "shuffledp keys make keys --party analyzer --host analyzer.example.org")
 def make(
     directory: Directory,
-    party: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"Certificate to create, repeatable: {', '.join(PARTIES)} [these five]; "
-            f"{WITNESS}; {RELAY}; {FRONT_END}; or, for a party's internal authority, "
-            f"{', '.join(INTERNAL_ROLES)}."
-        ),
-    ] = None,
+    party: list[str] | None = None,
     host: list[str] | None = None,
     days: Days = LIFETIME_DAYS,
     shared: options.Flag = False,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Create an authority for each party, and certificates.
 
@@ -66,12 +63,13 @@ def make(
     services. Each organization runs this for its own parties, and `keys trust` for the others.
 
     Options:
+        party: Certificate to create, repeatable: {_CERTIFICATES}.
         host: Host name or address of a service; repeatable.
         shared: One authority for all parties, for development and tests.
     """
     folder = KeyFolder(directory)
     folder.make(party or PARTIES, host or (), SystemClock().now(), days, shared=shared)
-    _print(folder, json=json, written=[f"Written to {folder.path}."])
+    return _printed(folder, written=[f"Written to {folder.path}."])
 
 
 @options.command(app, "shuffledp keys renew keys --json")
@@ -80,8 +78,7 @@ def renew(
     party: Annotated[str | None, typer.Argument()] = None,
     days: Days = LIFETIME_DAYS,
     force: options.Flag = False,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Renew certificates after half of their lifetime.
 
@@ -96,7 +93,7 @@ def renew(
     folder = KeyFolder(directory)
     renewed = folder.renew(party, SystemClock().now(), days, force=force)
     written = [f"Renewed: {', '.join(renewed) or 'none was due'}."]
-    _print(folder, json=json, written=written, renewed=renewed)
+    return _printed(folder, written=written, renewed=renewed)
 
 
 @options.command(app, "shuffledp keys trust keys shuffler shuffler.pem")
@@ -104,8 +101,7 @@ def trust(
     directory: Directory,
     party: Annotated[str, typer.Argument()],
     file: Annotated[Path, typer.Argument()],
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Trust another organization's authority for its party alone.
 
@@ -118,29 +114,31 @@ def trust(
     """
     folder = KeyFolder(directory)
     found = folder.trust(party, file)
-    _print(folder, json=json, written=[f"Trusted for the {party}: {found.fingerprint}"])
+    return _printed(folder, written=[f"Trusted for the {party}: {found.fingerprint}"])
 
 
 @options.command(app, "shuffledp keys revoke keys shuffler")
 def revoke(
     directory: Directory,
-    party: Annotated[str, typer.Argument(help="Party, or SHA-256 of one certificate.")],
-    json: options.AsJson = False,
-) -> None:
+    party: Annotated[str, typer.Argument()],
+) -> options.Printed:
     """Revoke a party's certificates permanently.
 
     Copy each party's authority.pem to its machine: servers then refuse these certificates at once.
     Clients cannot know, and accept them until they expire, as printed. Operators with folders of
     their own run this with each printed SHA-256.
+
+    Options:
+        party: Party, or SHA-256 of one certificate.
     """
     folder = KeyFolder(directory)
     found = folder.revoke(party, SystemClock().now())
     lines = [f"Revoked, and valid until {one.end}: {one.party} {one.fingerprint}" for one in found]
-    _print(folder, json=json, written=lines)
+    return _printed(folder, written=lines)
 
 
 @options.command(app, "shuffledp keys show keys --identity state/analyzer/identity.pub")
-def show(directory: Directory, identity: Path | None = None, json: options.AsJson = False) -> None:
+def show(directory: Directory, identity: Path | None = None) -> options.Printed:
     """
     List certificates and their expiry.
 
@@ -148,7 +146,7 @@ def show(directory: Directory, identity: Path | None = None, json: options.AsJso
         identity: The analyzer's identity.pub, to print its fingerprint too.
     """
     pinned = None if identity is None else fingerprint(options.read_identity(identity).raw)
-    _print(KeyFolder(directory), identity=pinned, json=json)
+    return _printed(KeyFolder(directory), identity=pinned)
 
 
 @options.command(app, "shuffledp keys identity state/analyzer")
@@ -157,8 +155,7 @@ def identity(
     state_key: Path | None = None,
     renew: options.Flag = False,
     witness: Literal["witness", "shuffler", "issuer"] | None = None,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Print, create or renew a party's signing identity.
 
@@ -179,13 +176,12 @@ def identity(
     state = StateDirectory.open(state_directory, state_key)
     if witness is not None:
         _, key = load_witness_key(state, witness)
-        print_answer({"witness": key.to_text()}, key.to_text(), json=json)
-        return
+        return {"witness": key.to_text()}, key.to_text()
     with state.held() if renew else nullcontext():
         made = (renew_identity if renew else load_identity)(state).public_identity()
     shown = {"identity": made.raw.hex(), "fingerprint": fingerprint(made.raw)}
     text = f"{shown['identity']}\nFingerprint: {shown['fingerprint']}"
-    print_answer(shown, text, json=json)
+    return shown, text
 
 
 @options.command(app, "shuffledp keys confirm-clock state/shuffler")
@@ -217,14 +213,13 @@ def confirm_restore(state_directory: StateFolder) -> None:
     terminal().print("Confirmed. Start the service.")
 
 
-def _print(
+def _printed(
     folder: KeyFolder,
     *,
-    json: bool,
     identity: str | None = None,
     written: Sequence[str] = (),
     renewed: Sequence[str] = (),
-) -> None:
+) -> options.Printed:
     now, revoked = SystemClock().now(), folder.revoked()
     listed: list[dict[str, Any]] = [
         {
@@ -239,20 +234,22 @@ def _print(
         }
         for party, (file, found) in folder.show().items()
     ]
-    if json:
-        print_json({"certificates": listed, "renewed": renewed, "signing_identity": identity})
-        return
-    console, table = terminal(), Table(title="Certificates")
-    add_columns(table, dict.fromkeys(("party", "days left", "names", "SHA-256"), "left"))
-    for row in listed:
-        days = "ended" if row["days_left"] < 0 else str(row["days_left"])
-        days += ", revoked" * row["revoked"]
-        table.add_row(row["party"], days, ", ".join(row["names"]), row["sha256"])
-    console.print(table)
-    for line in written:
-        console.print(line, markup=False, soft_wrap=True)
-    if identity is not None:
-        console.print(f"Fingerprint of the analyzer's signing identity: {identity}.")
-    soon = [row["party"] for row in listed if row["ends_soon"] and not row["revoked"]]
-    if soon:
-        console.print(f"Renew these, which expire soon: {', '.join(soon)}.")
+
+    def show_all(console: Console) -> None:
+        table = Table(title="Certificates")
+        add_columns(table, dict.fromkeys(("party", "days left", "names", "SHA-256"), "left"))
+        for row in listed:
+            days = "ended" if row["days_left"] < 0 else str(row["days_left"])
+            days += ", revoked" * row["revoked"]
+            table.add_row(row["party"], days, ", ".join(row["names"]), row["sha256"])
+        console.print(table)
+        for line in written:
+            console.print(line, markup=False, soft_wrap=True)
+        if identity is not None:
+            console.print(f"Fingerprint of the analyzer's signing identity: {identity}.")
+        soon = [row["party"] for row in listed if row["ends_soon"] and not row["revoked"]]
+        if soon:
+            console.print(f"Renew these, which expire soon: {', '.join(soon)}.")
+
+    fields = {"certificates": listed, "renewed": renewed, "signing_identity": identity}
+    return fields, show_all

@@ -11,8 +11,8 @@ import typer
 from shuffledp.common.errors import ShuffleDpError
 from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.deploy.commands import options
+from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import private_opener, terminal
-from shuffledp.deploy.terminal.help_examples import AT_SHUFFLER
 
 app = typer.Typer()
 
@@ -20,12 +20,12 @@ _POLL_SECONDS: Final = 2.0
 """Interval at which this command polls the shuffler, and at which a page polls this command."""
 
 
-@options.command(app, f"shuffledp live DIGEST {AT_SHUFFLER}")
+@options.command(app, "shuffledp live DIGEST")
 def live(
     task: options.TaskArgument,
-    shuffler: options.ShufflerAccess,
+    connections: CommandConnections,
     port: Annotated[int, typer.Option(min=0, max=65535)] = 0,
-    open_it: Annotated[bool, typer.Option("--open")] = False,
+    open_it: options.OpenPage = False,
 ) -> None:
     """
     Serve a page with the progress of a batch to this machine only, until Ctrl-C.
@@ -36,18 +36,16 @@ def live(
 
     Options:
         port: Local port; 0: any free port.
-        open_it: Also open the page in a browser on this machine.
     """
     from shuffledp.common.task.task import Task
-    from shuffledp.deploy.clients.shuffler import shuffler_at
     from shuffledp.deploy.pages.live_feed import LiveFeed, live_page
     from shuffledp.deploy.pages.live_server import live_pages, page_server
 
     async def watch(show: Callable[[str], bool] | None) -> None:
-        async with shuffler.connect() as client:
+        async with connections.shuffler() as client:
             # Ask once before serving the page: a wrong address, token or digest fails here.
             progress = await client.progress(task)
-            async with shuffler_at(shuffler.shuffler, shuffler.authority) as device:
+            async with connections.device() as device:
                 asked = Task.verified(await device.fetch_task(task), task, None)
             feed = LiveFeed(SystemClock(), progress, asked)
             page = live_page(task, poll_seconds=_POLL_SECONDS, task=asked).encode()

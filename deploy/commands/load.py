@@ -10,6 +10,7 @@ import typer
 
 from shuffledp.common.errors import UsageError
 from shuffledp.deploy.commands import options
+from shuffledp.deploy.commands.connection import Authority, CommandConnections
 from shuffledp.deploy.load.sending import MAX_SECONDS, MIN_POSITIVE, Sending
 from shuffledp.deploy.terminal.console import terminal
 from shuffledp.deploy.terminal.escape import escaped
@@ -37,15 +38,7 @@ def load(
     local: options.Flag = False,
     sink: options.Flag = False,
     draft: Path | None = None,
-    users: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=10**9,
-            help="Simulated users; needed with a file for a published task of several attributes.  "
-            f"[all people of a file, or {_DEFAULT_USERS}, or enough for --ramp]",
-        ),
-    ] = None,
+    users: Annotated[int | None, typer.Option(min=1, max=10**9)] = None,
     sending: Sending,
     ramp: str | None = None,
     step_seconds: Annotated[float, typer.Option(min=MIN_POSITIVE, max=MAX_SECONDS)] = 10.0,
@@ -54,7 +47,11 @@ def load(
     prepare: options.OptionalOutput = None,
     replay: Path | None = None,
     tokens: Path | None = None,
-    analyzer: options.OptionalAnalyzerAccess,
+    analyzer: str = "",
+    analyzer_token_file: Annotated[Path | None, typer.Option("--token-file")] = None,
+    authority: Authority = None,
+    certificate: Path | None = None,
+    key: Path | None = None,
     shuffler_token_file: Path | None = None,
     i_run_these_services: options.Flag = False,  # noqa: ARG001  # `check_options` sees it
     close: options.Flag = False,
@@ -75,6 +72,8 @@ def load(
         sink: Send to a server that stores nothing, to measure this program.
         draft: Draft, for --local or --sink, published as it is; a table [relay] in it starts a
             second shuffler.  [a built-in task: od-hp, 915 values]
+        users: Simulated users; needed with a file for a published task of several attributes.  [all
+            people of a file, or {_DEFAULT_USERS}, or enough for --ramp]
         ramp: FROM:TO:STEPS users per second: raise the rate stepwise until the services fall
             behind.
         step_seconds: Seconds per step of --ramp.
@@ -87,6 +86,8 @@ def load(
             them.
         analyzer: Address of the analyzer, to check the result too.
         analyzer_token_file: The analyzer's operator token: operator.token in its state directory.
+        certificate: Your certificate.  [operator.pem beside the authority]
+        key: Key of the certificate.  [operator.key beside the authority]
         shuffler_token_file: The shuffler's operator token, to check that the batch is empty and to
             check the shuffler's counts.
         i_run_these_services: Send without --shuffler-token-file. Simulated answers spoil a real
@@ -132,14 +133,23 @@ def load(
             digest = replayed.signed.digest()
         else:
             digest = options.task_digest(task or "")
-        watcher = options.ShufflerAccess(shuffler or "", shuffler_token_file, analyzer.authority)
+        own = {
+            "analyzer": analyzer,
+            "shuffler": shuffler,
+            "authority": authority,
+            "certificate": certificate,
+            "key": key,
+            "analyzer_token_file": analyzer_token_file,
+            "shuffler_token_file": shuffler_token_file,
+        }
+        connections = CommandConnections({name: str(value) for name, value in own.items() if value})
         connecting = targets.connect(
             kind,
             shuffler or "",
             digest,
-            authority=analyzer.authority,
-            operator=analyzer.connect if analyzer.analyzer else None,
-            watcher=None if shuffler_token_file is None else watcher.connect,
+            authority=authority,
+            operator=connections.analyzer if analyzer else None,
+            watcher=None if shuffler_token_file is None else connections.shuffler,
             metrics=metrics or [],
         )
     with report.ProgressBars(terminal(stderr=True)) as bars:

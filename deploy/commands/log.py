@@ -13,6 +13,7 @@ from shuffledp.common.transparency.checkpoint import NoteKey, log_key
 from shuffledp.common.transparency.log import LogEvidence, find_fork
 from shuffledp.common.wire.transparency import evidence_from_wire
 from shuffledp.deploy.commands import options
+from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import print_written, terminal
 from shuffledp.deploy.terminal.files import write
 from shuffledp.deploy.terminal.json_output import print_json
@@ -25,8 +26,8 @@ app = options.command_group(
 )
 
 
-@options.command(app, "shuffledp log export --agent unix:state/user_agent.sock --output mine.json")
-def export(agent: options.AgentAddress, output: options.Output) -> None:
+@options.command(app, "shuffledp log export --output mine.json")
+def export(connections: CommandConnections, output: options.Output) -> None:
     """
     Write what your device was shown of the log.
 
@@ -37,14 +38,16 @@ def export(agent: options.AgentAddress, output: options.Output) -> None:
     """
     from shuffledp.deploy.clients.user_agent import ask_for_log_evidence
 
-    write(output, MessageToJson(asyncio.run(ask_for_log_evidence(agent))) + "\n")
+    evidence = asyncio.run(ask_for_log_evidence(connections.address("agent")))
+    write(output, MessageToJson(evidence) + "\n")
     print_written([output], terminal())
 
 
 @options.command(app, _CHECK_EXAMPLE)
 def check(
     files: Annotated[list[Path], typer.Argument()],
-    analyzer_identity: Path,
+    connections: CommandConnections,
+    analyzer_identity: Path | None = None,
     witness: list[str] | None = None,
     json: options.AsJson = False,
 ) -> None:
@@ -56,10 +59,11 @@ def check(
 
     Options:
         files: Evidence of one or several devices.
-        analyzer_identity: The analyzer's identity.pub.
+        analyzer_identity: The analyzer's identity.pub.  [the profile's]
         witness: Key of a witness, or its witness.pub; repeatable.
     """
-    log = log_key(options.read_identity(analyzer_identity))
+    pinned = connections.needed_file("analyzer_identity", analyzer_identity)
+    log = log_key(options.read_identity(pinned))
     evidence = [one for file in files for one in read_evidence(file)]
     keys = [log, *map(_witness_key, witness or ())]
     valid = sum(any(one.is_signed(key) for key in keys) for one in evidence)

@@ -8,30 +8,27 @@ import re
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from copy import copy
-from dataclasses import dataclass, is_dataclass
-from functools import wraps
+from dataclasses import is_dataclass
+from functools import partial, wraps
 from operator import getitem
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_origin
 
 import typer
+from rich.console import Console
 
 from shuffledp.common.errors import SettingsError, UsageError, ValueRangeError, WireError
 from shuffledp.common.protocols import Kind
 from shuffledp.common.task.kinds import kinds_with
 from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
+from shuffledp.deploy.commands.connection import CommandConnections, connect
 from shuffledp.deploy.terminal.files import in_folder, writable
 from shuffledp.deploy.terminal.help_examples import example
+from shuffledp.deploy.terminal.json_output import print_answer
 
 if TYPE_CHECKING:
     from shuffledp.common.crypto.signing import PublicIdentity
-    from shuffledp.deploy.clients.analyzer import OperatorClient
-    from shuffledp.deploy.clients.shuffler import ShufflerClient
 
-AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]
-ShufflerAddress = Annotated[str, typer.Option(help="Address of the shuffler, host:port.")]
-IssuerAddress = Annotated[str, typer.Option(help="Address of the issuer, host:port.")]
-AgentAddress = Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")]
 Person = Annotated[str, typer.Option(help="Name of the person, if the agent serves several.")]
 
 
@@ -54,35 +51,18 @@ else:  # help says that it is a text
     TaskArgument = Annotated[
         str, typer.Argument(parser=task_digest, help="The task's digest, 64 hexadecimal digits.")
     ]
-TokenFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--token-file", help="Operator token: operator.token in the service's state directory."
-    ),
-]
-Authority = Annotated[
-    Path | None,
-    typer.Option(help="Authority to trust, a .pem file.  [none: plaintext on this machine only]"),
-]
-Certificate = Annotated[
-    Path | None, typer.Option(help="Your certificate.  [operator.pem beside the authority]")
-]
-CertificateKey = Annotated[
-    Path | None,
-    typer.Option("--key", help="Key of the certificate.  [operator.key beside the authority]"),
-]
 ShufflerKey = Annotated[
     Path | None,
     typer.Option(
         help="The shuffler's public key in its state directory: envelope.pub, or "
-        "envelope-SUITE.pub if the draft names a suite."
+        "envelope-SUITE.pub if the draft names a suite.  [the profile's]"
     ),
 ]
 RelayKey = Annotated[
     Path | None,
     typer.Option(
         help="The second shuffler's public key in its state directory, for a draft with a table "
-        "[relay]: relay.pub, or relay-SUITE.pub."
+        "[relay]: relay.pub, or relay-SUITE.pub.  [the profile's]"
     ),
 ]
 TaskKind = Annotated[Kind, typer.Option(help="Kind of value.")]
@@ -105,51 +85,12 @@ Flag = Annotated[bool, typer.Option()]
 """An option `--name` that `command` explains, without `--no-name`."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
+_KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
 Client = TypeVar("Client")
 Answer = TypeVar("Answer")
-Function = TypeVar("Function", bound=Callable[..., None])
-
-
-@dataclass(frozen=True)
-class AnalyzerAccess:
-    """The analyzer, for its operator."""
-
-    analyzer: AnalyzerAddress
-    analyzer_token_file: TokenFile
-    authority: Authority = None
-    certificate: Certificate = None
-    key: CertificateKey = None
-
-    def connect(self) -> "OperatorClient":
-        """Open a channel with the operator's certificate."""
-        from shuffledp.deploy.clients.analyzer import OperatorClient
-
-        token, own = self.analyzer_token_file, (self.certificate, self.key)
-        return OperatorClient.connect(self.analyzer, self.authority, token, *own)
-
-
-@dataclass(frozen=True)
-class OptionalAnalyzerAccess(AnalyzerAccess):
-    """The analyzer, if the command needs it."""
-
-    analyzer: AnalyzerAddress = ""
-    analyzer_token_file: TokenFile = None
-
-
-@dataclass(frozen=True)
-class ShufflerAccess:
-    """The shuffler, for its operator, or without a token for public calls."""
-
-    shuffler: ShufflerAddress
-    shuffler_token_file: TokenFile
-    authority: Authority = None
-
-    def connect(self, *, relay: bool = False) -> "ShufflerClient":
-        """Open a channel; to a relay, with the operator's certificate."""
-        from shuffledp.deploy.clients.shuffler import RelayClient, ShufflerClient
-
-        client = RelayClient if relay else ShufflerClient
-        return client.connect(self.shuffler, self.authority, self.shuffler_token_file)
+Function = TypeVar("Function", bound=Callable[..., object])
+Printed = tuple[object, str | Callable[[Console], None]]
+"""What a command returns: JSON fields; and, for people, a text or what a function prints."""
 
 
 def command_group(name: str, summary: str, *examples: str) -> typer.Typer:
@@ -166,37 +107,46 @@ def command(
     """
     Register a function as a command with examples, by default under its own name.
 
-    The texts under `Options:` in its docstring become the help of its parameters. A parameter whose
-    type is a dataclass stands for one option per field, with the texts of that docstring too.
+    The texts under `Options:` in its docstring become the help of its parameters; in them a
+    constant's name in braces stands for its value. A type that several commands share, such as
+    those above, has its text itself. A parameter of type CommandConnections stands for the global
+    options, behind the command or before it, and a dataclass for an option per field, with its
+    docstring's texts. A command that returns Printed has an option --json.
     """
 
     def register(function: Function) -> Function:
-        text, texts = _texts(function)
-        parameters, groups = list[inspect.Parameter](), dict[str, type]()
-        for own in inspect.signature(function).parameters.values():
-            if isinstance(own.annotation, type) and is_dataclass(own.annotation):
-                groups[own.name] = own.annotation
-                texts = _texts(own.annotation)[1] | texts
-                parameters += inspect.signature(own.annotation).parameters.values()
+        wanted, makers = inspect.signature(function).parameters, dict[str, Callable[..., object]]()
+        shown = {"context": inspect.Parameter("context", _KEYWORD, annotation=typer.Context)}
+        (text, texts), last = _texts(function), dict[str, inspect.Parameter]()
+        for own in wanted.values():
+            kind = own.annotation
+            if isinstance(kind, type) and is_dataclass(kind):
+                makers[own.name] = make = connect if kind is CommandConnections else kind
+                texts = _texts(make)[1] | texts
+                (last if make is connect else shown).update(inspect.signature(make).parameters)
             else:
-                parameters.append(own)
-        parameters = [
-            each.replace(annotation=_explained(each.name, each.annotation, texts[each.name]))
-            if each.name in texts
-            else each
-            for each in parameters
-        ]
+                shown[own.name] = own
+        shown |= last
+        if prints := inspect.signature(function).return_annotation == Printed:
+            shown["json"] = inspect.Parameter("json", _KEYWORD, annotation=AsJson, default=False)
+        shown = {name: _explained(each, texts.get(name)) for name, each in shown.items()}
 
         @wraps(function)
-        def run(**given: Any) -> None:  # noqa: ANN401  # any option
-            for group_name, kind in groups.items():
-                fields = inspect.signature(kind).parameters
-                given[group_name] = kind(**{field: given.pop(field) for field in fields})
-            function(**given)
+        def run(context: typer.Context, **given: Any) -> None:  # noqa: ANN401  # any option
+            for shared, before in (context.obj or {}).items():  # in front of the command
+                if shared in given:
+                    repeated = isinstance(before, list) and given[shared]
+                    given[shared] = before + given[shared] if repeated else given[shared] or before
+            for group, make in makers.items():
+                fields = inspect.signature(make).parameters
+                given[group] = make(**{field: given.pop(field) for field in fields})
+            given["context"] = context
+            answer: Any = function(**{name: given[name] for name in wanted})
+            if prints:
+                print_answer(*answer, json=given["json"])
 
-        keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
-        run.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]  # Typer's way
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        run.__signature__ = inspect.Signature([*shown.values()])  # type: ignore[attr-defined]  # Typer's way
+        run.__annotations__ = {name: each.annotation for name, each in shown.items()}
         run.__doc__ = text
         app.command(name, epilog=example(*examples), **settings)(run)
         return function
@@ -206,18 +156,23 @@ def command(
 
 def _texts(described: object) -> tuple[str, dict[str, str]]:
     """Return a docstring without its part `Options:`, and the texts in that part by name."""
-    text, _, rest = inspect.cleandoc(described.__doc__ or "").partition("\n\nOptions:\n")
+    constants = getattr(described, "__globals__", {})
+    named = partial(re.sub, r"\{(_?[A-Z][A-Z_]+)\}", lambda found: str(constants[found[1]]))
+    text, _, rest = named(inspect.cleandoc(described.__doc__ or "")).partition("\n\nOptions:\n")
     return text, dict(re.findall(r"(?m)^ {4}(\w+): (.+(?:\n {8}.+)*)", rest))
 
 
-def _explained(name: str, hint: Any, text: str) -> Any:  # noqa: ANN401  # types
-    """Return the type of a parameter with its help."""
-    kind, given = get_args(hint) if get_origin(hint) is Annotated else (hint, typer.Option())
-    if hint == Flag:
-        given = typer.Option(f"--{name.replace('_', '-')}")
-    described = copy(given)  # several commands may share it
-    described.help = re.sub(r"\n +", " ", text)
-    return getitem(Annotated, (kind, described))
+def _explained(parameter: inspect.Parameter, text: str | None) -> inspect.Parameter:
+    """Return a parameter by keyword, with this help if any."""
+    hint = parameter.annotation
+    if text is not None:
+        kind, given = get_args(hint) if get_origin(hint) is Annotated else (hint, typer.Option())
+        if hint == Flag:
+            given = typer.Option(f"--{parameter.name.replace('_', '-')}")
+        described = copy(given)  # several commands may share it
+        described.help = re.sub(r"\n +", " ", text)
+        hint = getitem(Annotated, (kind, described))
+    return parameter.replace(kind=_KEYWORD, annotation=hint)
 
 
 def page_beside(output: Path, html: Path | None, name: str) -> Path:

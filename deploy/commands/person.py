@@ -15,6 +15,7 @@ from shuffledp.common.messages.guarantee import rounded_up
 from shuffledp.common.protocols import Kind
 from shuffledp.common.task.kinds import KINDS
 from shuffledp.deploy.commands import options
+from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import terminal
 from shuffledp.deploy.terminal.escape import escaped, visible
 from shuffledp.deploy.terminal.json_output import print_answer
@@ -26,12 +27,12 @@ app = typer.Typer()
 
 @options.command(
     app,
-    "shuffledp contribute DIGEST --agent unix:state/user_agent.sock < value.txt",
-    "shuffledp contribute DIGEST --person Ada --agent unix:state/user_agent.sock",
+    "shuffledp contribute DIGEST --address agent=unix:state/user_agent.sock < value.txt",
+    "shuffledp contribute DIGEST --person Ada",
 )
 def contribute(
     task: options.TaskArgument,
-    agent: options.AgentAddress,
+    connections: CommandConnections,
     person: options.Person = "",
     kind: Kind | None = None,
     json: options.AsJson = False,
@@ -50,7 +51,7 @@ def contribute(
     from shuffledp.common.task.task import MOST_CHARACTERS
     from shuffledp.deploy.clients.user_agent import ask_for_question, send
 
-    by_hand = sys.stdin.isatty()
+    agent, by_hand = connections.address("agent"), sys.stdin.isatty()
     asked = None
     try:
         asked = asyncio.run(ask_for_question(agent, task))
@@ -133,17 +134,16 @@ _MEANING_WITH_TWO = _MEANING | {
 }
 
 
-@options.command(app, "shuffledp receipt DIGEST --agent unix:state/user_agent.sock")
+@options.command(app, "shuffledp receipt DIGEST")
 def receipt(
     task: options.TaskArgument,
-    agent: options.AgentAddress,
+    connections: CommandConnections,
     person: options.Person = "",
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """Show whether your answer arrived and was counted, with the shuffler's receipt."""
     from shuffledp.deploy.clients.user_agent import ask_for_receipt
 
-    answer = asyncio.run(ask_for_receipt(agent, task, person))
+    answer = asyncio.run(ask_for_receipt(connections.address("agent"), task, person))
     fields = {
         "task_digest": task.hex(),
         "state": answer.state,
@@ -153,7 +153,7 @@ def receipt(
         "signer": answer.signer,
         "hops": hops_of(answer),
     }
-    print_answer(fields, partial(show_receipt, answer), json=json)
+    return fields, partial(show_receipt, answer)
 
 
 def hops_of(answer: "user_agent_pb2.GetReceiptResponse") -> list[dict[str, str]]:

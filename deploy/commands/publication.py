@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import typer
 from rich.console import Console
 
 from shuffledp.common.crypto.signing import KeyUse, SignedTask, split_key
@@ -14,12 +13,10 @@ from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.common.task.draft import TaskDraft
 from shuffledp.common.task.task import Task, cached_task
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.tasks import drafts as draft_file
+from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.tasks import task_view
 from shuffledp.deploy.tasks.forecast import DEVICE_CAPS
-from shuffledp.deploy.terminal.console import terminal
 from shuffledp.deploy.terminal.escape import escaped
-from shuffledp.deploy.terminal.json_output import print_json
 
 _NO_TOKENS: Final = (
     "the task has no tokens, so devices refuse it by default; publish it with --token-key, from "
@@ -61,7 +58,8 @@ class Publication(NamedTuple):
         }
 
     def show(self, console: Console) -> None:
-        """Print the claim, how many witnesses have cosigned, and the warnings."""
+        """Print the digest, the claim, how many witnesses have cosigned, and the warnings."""
+        console.print(f"Task {self.signed.digest().hex()}", soft_wrap=True)
         console.print(task_view.describe_claim(self.task), soft_wrap=True)
         if self.cosigned:
             count = list(self.cosigned.values()).count("")
@@ -94,30 +92,28 @@ def _show_warnings(warnings: Iterable[str], console: Console) -> None:
         console.print(f"Warning: {escaped(warning)}.", soft_wrap=True, highlight=False)
 
 
-def check_relay_key(draft: TaskDraft, context: typer.Context, *, publishing: bool) -> None:
-    """Raise UsageError for a relay without its key, or for a typed key without a relay."""
-    if draft.relay and publishing and context.params["relay_key"] is None:
-        raise UsageError(
-            "the draft has a table [relay]: publishing needs --relay-key, the second shuffler's "
-            "relay.pub"
-        )
-    source = context.get_parameter_source("relay_key")  # a profile's key serves other drafts
-    if draft.relay is None and source and source.name == "COMMANDLINE":
-        raise UsageError("--relay-key is for a draft with a table [relay]; this one has none")
-
-
 def with_keys(
-    draft: TaskDraft, shuffler_key: Path | None, token_key: Path | None, relay_key: Path | None
+    draft: TaskDraft,
+    connections: CommandConnections,
+    shuffler_key: Path | None,
+    relay_key: Path | None,
+    *,
+    publishing: bool = True,
 ) -> TaskDraft:
-    """Return a draft with others' keys from their files; a shuffler's is empty without a file."""
-    relay = draft.relay
+    """
+    Return a draft with the shufflers' keys, of typed files or the profile's; empty without a file.
+
+    Raises UsageError for a key that publishing needs, and for a relay's without a relay.
+    """
+    if relay_key and draft.relay is None:  # a profile's key serves other drafts
+        raise UsageError("--relay-key is for a draft with a table [relay]; this one has none")
+    find, relay = connections.needed_file if publishing else connections.file, draft.relay
     if relay is not None:
-        relay = replace(relay, key=_read_key(relay_key, "--relay-key", "relay.pub"))
+        file = find("relay_key", relay_key)
+        relay = replace(relay, key=_read_key(file, "--relay-key", "relay.pub"))
+    file = find("shuffler_key", shuffler_key)
     return replace(
-        draft,
-        shuffler_key=_read_key(shuffler_key, "--shuffler-key", "envelope.pub"),
-        tokens=None if token_key is None else draft_file.read_token_key(token_key),
-        relay=relay,
+        draft, relay=relay, shuffler_key=_read_key(file, "--shuffler-key", "envelope.pub")
     )
 
 
@@ -131,27 +127,23 @@ def _read_key(file: Path | None, option: str, right: str) -> bytes:
     return key
 
 
-def preview(task_draft: TaskDraft, *, json: bool) -> None:
-    """Print the guarantees of a draft's task, computed locally, or raise what publishing would."""
+def preview(task_draft: TaskDraft) -> options.Printed:
+    """Return the guarantees of a draft's task, computed locally, or raise what publishing would."""
     if task_draft.shuffler_key:
         split_key(task_draft.suite, KeyUse.ENVELOPES, task_draft.shuffler_key)
     if (relay := task_draft.relay) and relay.key:
         split_key(task_draft.suite, KeyUse.LAYERS, relay.key)
     task = task_view.preview(task_draft, now=SystemClock().now())
     refusals = _refusals_by_default(task)
-    if json:
-        print_json(
-            {
-                "task": task_view.as_json(task),
-                "guarantees": task_view.task_guarantees(task),
-                "warnings": (*task_view.claim_warnings(task), *refusals),
-            }
-        )
-        return
-    console = terminal()
-    console.print("Dry run: nothing is published.")
-    console.print(task_view.describe_claim(task))
-    _show_warnings(refusals, console)
-    task_view.print_task(task, console)
-    if task.population:
-        console.print("Not checked: the population's remaining budget.")
+
+    def show(console: Console) -> None:
+        console.print("Dry run: nothing is published.")
+        console.print(task_view.describe_claim(task))
+        _show_warnings(refusals, console)
+        task_view.print_task(task, console)
+        if task.population:
+            console.print("Not checked: the population's remaining budget.")
+
+    warnings = (*task_view.claim_warnings(task), *refusals)
+    guarantees = task_view.task_guarantees(task)
+    return {"task": task_view.as_json(task), "guarantees": guarantees, "warnings": warnings}, show

@@ -8,9 +8,9 @@ import typer
 
 from shuffledp.common.crypto.signing import SignedTask
 from shuffledp.deploy.commands import options
+from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import print_written, terminal
 from shuffledp.deploy.terminal.files import write
-from shuffledp.deploy.terminal.help_examples import AT_ANALYZER
 from shuffledp.deploy.terminal.json_output import print_json
 
 app = typer.Typer()
@@ -22,13 +22,11 @@ _QUANTILES: Final = "quantiles are numbers between 0 and 1, such as .5,.9"
 
 
 @options.command(
-    app,
-    f"shuffledp result DIGEST {AT_ANALYZER}",
-    f"shuffledp result DIGEST --quantile .5,.9 --range 18:65 {AT_ANALYZER}",
+    app, "shuffledp result DIGEST", "shuffledp result DIGEST --quantile .5,.9 --range 18:65"
 )
 def result(
     task: options.TaskArgument,
-    analyzer: options.AnalyzerAccess,
+    connections: CommandConnections,
     top: Annotated[int, typer.Option(min=1)] = 20,
     html: options.Page = None,
     csv: options.OptionalOutput = None,
@@ -73,7 +71,7 @@ def result(
         signed, _ = await operator.describe(task)
         return signed, found
 
-    published, found = options.ask(analyzer.connect, read)
+    published, found = options.ask(connections.analyzer, read)
     signed = Task.from_bytes(published.task_bytes)
     check_fits(found, signed)
     found = recompute_guarantees(found, signed)
@@ -100,9 +98,9 @@ def result(
     print_written((html, csv, parquet), terminal())
 
 
-@options.command(app, f"shuffledp ledger {AT_ANALYZER}")
+@options.command(app, "shuffledp ledger")
 def ledger(
-    analyzer: options.AnalyzerAccess,
+    connections: CommandConnections,
     analyzer_identity: Path | None = None,
     html: options.Page = None,
     json: options.AsJson = False,
@@ -114,20 +112,21 @@ def ledger(
     analyzer's identity, the decisions' signatures. Needs the operator token.
 
     Options:
-        analyzer_identity: The analyzer's identity.pub, to verify decisions.
+        analyzer_identity: The analyzer's identity.pub, to verify decisions.  [the profile's]
     """
     from shuffledp.deploy.clients.analyzer import OperatorClient
     from shuffledp.deploy.pages.result_page import releases_page
     from shuffledp.deploy.results.ledger import LedgerView
     from shuffledp.deploy.tasks.population_budgets import budgets_by_population
 
-    signer = options.read_identity(analyzer_identity) if analyzer_identity else None
+    pinned = connections.file("analyzer_identity", analyzer_identity)
+    signer = options.read_identity(pinned) if pinned else None
 
     async def read(operator: OperatorClient) -> LedgerView:
         entries, head = await operator.ledger()
         return LedgerView(entries, head, await budgets_by_population(entries, operator))
 
-    found = options.ask(analyzer.connect, read)
+    found = options.ask(connections.analyzer, read)
     if signer is not None:
         for decision in found.decisions:
             decision.verify(signer)
@@ -139,7 +138,7 @@ def ledger(
     found.show(terminal())
     if found.decisions:
         terminal().print(
-            f"Signatures of decisions verified with {analyzer_identity}."
+            f"Signatures of decisions verified with {pinned}."
             if signer
             else "Signatures of decisions not verified: use --analyzer-identity.",
             markup=False,

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from shuffledp.common.errors import PeerError, PeerRefusalError
@@ -13,7 +12,8 @@ from shuffledp.common.task.draft import TaskDraft
 from shuffledp.common.task.task import Task
 from shuffledp.deploy.clients.analyzer import OperatorClient
 from shuffledp.deploy.clients.shuffler import ShufflerClient
-from shuffledp.deploy.commands.options import ShufflerAccess, ask
+from shuffledp.deploy.commands.connection import CommandConnections
+from shuffledp.deploy.commands.options import ask
 from shuffledp.deploy.commands.publication import Publication
 from shuffledp.deploy.tasks import forecast as forecasts
 from shuffledp.deploy.tasks.population_budgets import releases_to
@@ -52,12 +52,12 @@ async def with_expired(
 
 
 def mark_expired(
-    rounds: Iterable[SeriesRound], shuffler: str, authority: Path | None
+    rounds: Iterable[SeriesRound], connections: CommandConnections
 ) -> tuple[SeriesRound, ...]:
-    """Ask the shuffler, if its address is given, which overdue rounds have expired."""
-    if not shuffler:
+    """Ask the shuffler, if its address is known, which overdue rounds have expired."""
+    if not connections.knows("shuffler"):
         return tuple(rounds)
-    return ask(ShufflerAccess(shuffler, None, authority).connect, partial(with_expired, rounds))
+    return ask(partial(connections.shuffler, operator=False), partial(with_expired, rounds))
 
 
 async def publish_due(

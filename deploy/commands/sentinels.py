@@ -10,14 +10,13 @@ from typing import Annotated, Final
 import typer
 
 from shuffledp.deploy.commands import options
+from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import terminal
 from shuffledp.deploy.terminal.files import in_folder
-from shuffledp.deploy.terminal.help_examples import AT_ANALYZER
 from shuffledp.deploy.terminal.json_output import print_answer
 
 _EXAMPLE: Final = (
-    "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --shuffler 127.0.0.1:7002 "
-    f"{AT_ANALYZER} --output sentinels.jsonl"
+    "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --output sentinels.jsonl"
 )
 
 app = options.command_group("sentinels", "Test submissions that the analyzer recognizes.", _EXAMPLE)
@@ -27,8 +26,7 @@ app = options.command_group("sentinels", "Test submissions that the analyzer rec
 def plant_sentinels(
     task: str,
     count: Annotated[int, typer.Option(min=1, max=10_000)],
-    shuffler: options.ShufflerAddress,
-    analyzer: options.AnalyzerAccess,
+    connections: CommandConnections,
     output: Annotated[Path, typer.Option(callback=in_folder)],
     over: Annotated[float, typer.Option(min=0.0)] = 0.0,
     tokens: Path | None = None,
@@ -50,26 +48,27 @@ def plant_sentinels(
         over: Seconds over which to send them, at random times.
         tokens: File of tokens from `shuffledp issuer tokens`, if the task requires them. Uses the
             first COUNT, which must be of people who do not take part.
-        analyzer_identity: The analyzer's identity.pub, to verify the task's signature.
-        shuffler_identity: The shuffler's identity.pub, to verify receipts.
+        analyzer_identity: The analyzer's identity.pub, to verify the signature.  [the profile's]
+        shuffler_identity: The shuffler's identity.pub, to verify receipts.  [the profile's]
     """
     from shuffledp.common.crypto.randomness import secure_generator
     from shuffledp.deploy.clients.issuer import read_tokens
-    from shuffledp.deploy.clients.shuffler import shuffler_at
     from shuffledp.deploy.sentinels.planting import SentinelRun, report
     from shuffledp.deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
 
     digest = options.task_digest(task)
-    signer = options.read_identity(analyzer_identity) if analyzer_identity else None
-    acknowledger = options.read_identity(shuffler_identity) if shuffler_identity else None
+    pinned = connections.file("analyzer_identity", analyzer_identity)
+    signer = options.read_identity(pinned) if pinned else None
+    pinned = connections.file("shuffler_identity", shuffler_identity)
+    acknowledger = options.read_identity(pinned) if pinned else None
     spent = read_tokens(tokens) if tokens else None
 
     async def plant() -> Sequence[PlantedSentinel]:
-        async with analyzer.connect() as operator:
+        async with connections.analyzer() as operator:
             run = SentinelRun(
                 digest=digest,
                 analyzer=operator,
-                connect=lambda: shuffler_at(shuffler, analyzer.authority),
+                connect=connections.device,
                 file=output,
                 rng=secure_generator(),
                 tokens=spent,
@@ -90,19 +89,18 @@ def plant_sentinels(
 
 
 _CHECK: Final = (
-    "shuffledp sentinels check --task DIGEST --input sentinels.jsonl --shuffler 127.0.0.1:7002 "
-    "--analyzer-identity analyzer.pub"
+    "shuffledp sentinels check --task DIGEST --input sentinels.jsonl --analyzer-identity "
+    "analyzer.pub"
 )
 
 
 @options.command(app, _CHECK, name="check", short_help="Look test submissions up after delivery.")
 def check_sentinels(
     task: str,
-    shuffler: options.ShufflerAddress,
+    connections: CommandConnections,
     file: Annotated[Path, typer.Option("--input", exists=True, dir_okay=False)],
-    analyzer_identity: Path,
+    analyzer_identity: Path | None = None,
     relay_identity: Path | None = None,
-    authority: options.Authority = None,
     json: options.AsJson = False,
 ) -> None:
     """
@@ -111,20 +109,19 @@ def check_sentinels(
     Options:
         task: The task's digest, 64 hexadecimal digits.
         file: File from `shuffledp sentinels plant`.
-        analyzer_identity: The analyzer's identity.pub.
+        analyzer_identity: The analyzer's identity.pub.  [the profile's]
         relay_identity: The identity.pub of the second shuffler, if the task has two.
     """
-    from shuffledp.deploy.clients.shuffler import shuffler_at
     from shuffledp.deploy.sentinels.planting import look_up, show
     from shuffledp.deploy.sentinels.sentinel_file import SentinelFile
 
     digest = options.task_digest(task)
-    signer = options.read_identity(analyzer_identity)
+    signer = options.read_identity(connections.needed_file("analyzer_identity", analyzer_identity))
     second = options.read_identity(relay_identity) if relay_identity else None
     with SentinelFile.opened(file, digest) as opened:
         sentinels = opened.sentinels
     found = options.ask(
-        lambda: shuffler_at(shuffler, authority),
+        connections.device,
         lambda first: look_up(first, digest, sentinels, signer, second),
     )
     fields = {"task_digest": digest.hex(), **asdict(found)}

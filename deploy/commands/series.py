@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from shuffledp.common.errors import SettingsError, UsageError
 from shuffledp.common.messages.ledger_entry import LedgerEntry
 from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.common.task.specs import check_int_range
 from shuffledp.deploy.commands import options
+from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import print_written, terminal
 from shuffledp.deploy.terminal.files import write
-from shuffledp.deploy.terminal.help_examples import AT_ANALYZER
-from shuffledp.deploy.terminal.json_output import print_answer, print_json
+from shuffledp.deploy.terminal.json_output import print_json
 
 app = options.command_group(
     "series",
@@ -27,25 +28,15 @@ Template = Annotated[
     Path, typer.Argument(help="A draft with a table [schedule] and a population, no deadline.")
 ]
 
-ShufflerOption = Annotated[
-    str, typer.Option(help="Address of the shuffler, which knows whether overdue rounds expired.")
-]
 
-
-@options.command(
-    app,
-    f"shuffledp series publish daily.toml {AT_ANALYZER} "
-    "--shuffler-key state/shuffler/envelope.pub --token-key keys/{round}.json",
-)
+@options.command(app, "shuffledp series publish daily.toml --token-key keys/{round}.json")
 def publish(
-    context: typer.Context,
     template: Template,
-    analyzer: options.AnalyzerAccess,
-    shuffler_key: options.ShufflerKey,
+    connections: CommandConnections,
+    shuffler_key: options.ShufflerKey = None,
     relay_key: options.RelayKey = None,
     token_key: str = "",
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Publish the due round, if it is not published.
 
@@ -58,18 +49,21 @@ def publish(
     """
     from shuffledp.common.task.draft import TaskDraft
     from shuffledp.deploy.clients.analyzer import OperatorClient
-    from shuffledp.deploy.commands.publication import Publication, check_relay_key, with_keys
+    from shuffledp.deploy.commands.publication import Publication, with_keys
     from shuffledp.deploy.commands.rounds import publish_due
+    from shuffledp.deploy.tasks.drafts import read_token_key
     from shuffledp.deploy.tasks.schedule import check_same_time, read_series
 
     series = read_series(template)
-    check_relay_key(series.draft, context, publishing=True)
     if token_key and "{round}" not in token_key:
         raise UsageError("--token-key must contain {round}: each round needs a key of its own")
+    keyed = with_keys(series.draft, connections, shuffler_key, relay_key)
 
     def complete(number: int) -> TaskDraft:
-        own_key = Path(token_key.replace("{round}", str(number))) if token_key else None
-        return with_keys(series.draft_of(number), shuffler_key, own_key, relay_key)
+        file = Path(token_key.replace("{round}", str(number))) if token_key else None
+        tokens = None if file is None else read_token_key(file)
+        draft = replace(series.draft_of(number), tokens=tokens, relay=keyed.relay)
+        return replace(draft, shuffler_key=keyed.shuffler_key)
 
     async def publish_now(
         operator: OperatorClient,
@@ -78,37 +72,39 @@ def publish(
         check_same_time(now, await operator.now())
         return await publish_due(series, complete, now, operator)
 
-    report, task = options.ask(analyzer.connect, publish_now)
+    report, task = options.ask(connections.analyzer, publish_now)
     text = f"No round is open: the series {report['state']}."
     if task:
-        text = f"Round {report['round']}: {report['state']}, task {report['task_digest']}."
+        text = f"Round {report['round']}: {report['state']}."
     if missed := report["missed"]:
         text += f" Missed, since not published in time: round {', round '.join(map(str, missed))}."
     if report["warning"]:
         text += f" Warning: {report['warning']}"
-    print_answer(report, text, json=json)
-    if task and not json:
-        task.show(terminal())
+
+    def show_all(console: Console) -> None:
+        console.print(text, markup=False, soft_wrap=True)
+        if task:
+            task.show(console)
+
+    return report, show_all
 
 
 @options.command(
     app,
     "shuffledp series forecast daily.toml --users 20000",
-    f"shuffledp series forecast daily.toml {AT_ANALYZER}",
+    "shuffledp series forecast daily.toml",
 )
 def forecast(
     template: Template,
-    analyzer: options.OptionalAnalyzerAccess,
+    connections: CommandConnections,
     users: int | None = None,
-    shuffler: ShufflerOption = "",
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Compute each round's cost and the end of budgets.
 
-    Costs are composed; a device's caps are the default ones. With --analyzer and --token-file, also
-    from a profile, it counts the population's releases so far, and only the rounds to come. Without
-    it, or with --analyzer "", it needs no service.
+    Costs are composed; a device's caps are the default ones. With the analyzer's
+    address, it counts the population's releases so far, and only the rounds to come. Without it, or
+    with --address analyzer=, it needs no service.
 
     Options:
         users: Users of each round.  [n_min, which costs most]
@@ -125,31 +121,28 @@ def forecast(
     task = task_view.preview(series.draft, now=0.0)  # checks the draft
     users = series.draft.n_min if users is None else users
     check_int_range("users", users, series.draft.n_min, series.draft.target_size)
-    if analyzer.analyzer:
-        if analyzer.analyzer_token_file is None:
-            raise UsageError("--analyzer needs the operator's --token-file")
-        rounds = series.rounds(options.ask(analyzer.connect, partial(tasks_of, series)), now)
-        rounds = mark_expired(rounds, shuffler, analyzer.authority)
-        spent = options.ask(analyzer.connect, partial(releases_to, series.draft.population))
+    if connections.knows("analyzer"):
+        rounds = series.rounds(options.ask(connections.analyzer, partial(tasks_of, series)), now)
+        rounds = mark_expired(rounds, connections)
+        spent = options.ask(connections.analyzer, partial(releases_to, series.draft.population))
     if series.open_round(now) > series.n_rounds:
         raise SettingsError("all rounds of the series are over: set first to a later time")
     costs, lasts = forecasts.forecast(task, rounds, users, spent)
     basis = forecasts.basis(task, len(costs), users, spent)
-    if json:
-        fields = {"earlier_releases": len(spent), "limits": lasts, "rounds": costs}
-        print_json({**fields, "basis": basis})
-        return
-    terminal().print(task_view.describe_claim(task))
-    forecasts.show(costs, lasts, series.every, terminal())
-    if basis:
-        terminal().print(basis, soft_wrap=True, highlight=False)
+
+    def show_all(console: Console) -> None:
+        console.print(task_view.describe_claim(task))
+        forecasts.show(costs, lasts, series.every, console)
+        console.print(basis, soft_wrap=True, highlight=False, end="\n" * bool(basis))
+
+    fields = {"earlier_releases": len(spent), "limits": lasts, "rounds": costs, "basis": basis}
+    return fields, show_all
 
 
-@options.command(app, f"shuffledp series show daily.toml {AT_ANALYZER} --html daily.html")
+@options.command(app, "shuffledp series show daily.toml --html daily.html")
 def show(
     template: Template,
-    analyzer: options.AnalyzerAccess,
-    shuffler: ShufflerOption = "",
+    connections: CommandConnections,
     top: Annotated[int, typer.Option(min=1)] = 6,
     html: options.Page = None,
     csv: options.OptionalOutput = None,
@@ -157,7 +150,7 @@ def show(
     json: options.AsJson = False,
 ) -> None:
     """
-    Print all rounds, smoothed values and budgets.
+    Print all rounds, smoothed values and budgets. The shuffler knows whether overdue ones expired.
 
     Options:
         top: Number of largest values.
@@ -190,8 +183,8 @@ def show(
         found = dict(sorted(released.items()))
         return SeriesResults.of(rounds, top, found, budgets, series.people)
 
-    results = options.ask(analyzer.connect, read)
-    results = replace(results, rounds=mark_expired(results.rounds, shuffler, analyzer.authority))
+    results = options.ask(connections.analyzer, read)
+    results = replace(results, rounds=mark_expired(results.rounds, connections))
     if html is not None:
         write(html, series_page(series, results))
     if csv is not None:

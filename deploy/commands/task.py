@@ -1,6 +1,6 @@
 """`shuffledp task`: create, list, show and close tasks."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 
 from shuffledp.common.crypto.signing import SignedTask
-from shuffledp.common.errors import UsageError
 from shuffledp.common.messages.batch import BatchStatus, TaskSummary
 from shuffledp.deploy.commands import options
+from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import terminal
-from shuffledp.deploy.terminal.help_examples import AT_ANALYZER, AT_SHUFFLER
-from shuffledp.deploy.terminal.json_output import print_answer, print_json
+from shuffledp.deploy.terminal.json_output import print_json
 
 app = options.command_group(
     "task",
@@ -24,22 +23,19 @@ app = options.command_group(
 
 @options.command(
     app,
-    f"shuffledp task create draft.toml {AT_ANALYZER} "
-    "--shuffler-key state/shuffler/envelope.pub --token-key token-key.json",
-    f"shuffledp task create two-shufflers.toml {AT_ANALYZER} --shuffler-key envelope.pub "
-    "--relay-key relay.pub --token-key token-key.json",
+    "shuffledp task create draft.toml --token-key token-key.json",
+    "shuffledp task create two-shufflers.toml --shuffler-key envelope.pub --relay-key relay.pub "
+    "--token-key token-key.json",
     "shuffledp task create draft.toml --dry-run",
 )
 def create(
-    context: typer.Context,
     draft: Annotated[Path, typer.Argument()],
-    analyzer: options.OptionalAnalyzerAccess,
+    connections: CommandConnections,
     shuffler_key: options.ShufflerKey = None,
     relay_key: options.RelayKey = None,
     token_key: Path | None = None,
     dry_run: options.Flag = False,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Publish a task, signed by the analyzer. Needs the operator token, except for a dry run.
 
@@ -51,52 +47,41 @@ def create(
             submit any number of times, and devices refuse the task by default.
         dry_run: Print the task's guarantees; publish nothing.
     """
-    from shuffledp.deploy.commands.publication import (
-        Publication,
-        check_relay_key,
-        preview,
-        with_keys,
-    )
+    from shuffledp.deploy.commands.publication import Publication, preview, with_keys
     from shuffledp.deploy.tasks import drafts as draft_file
 
-    if not (dry_run or (analyzer.analyzer and analyzer.analyzer_token_file and shuffler_key)):
-        raise UsageError(
-            "publishing needs --analyzer, --token-file and --shuffler-key; use --dry-run otherwise"
-        )
     task_draft = draft_file.read(draft)
-    check_relay_key(task_draft, context, publishing=not dry_run)
-    task_draft = with_keys(task_draft, shuffler_key, token_key, relay_key)
+    files = (shuffler_key, relay_key)
+    task_draft = with_keys(task_draft, connections, *files, publishing=not dry_run)
+    if token_key is not None:
+        task_draft = replace(task_draft, tokens=draft_file.read_token_key(token_key))
     if dry_run:
-        preview(task_draft, json=json)
-        return
+        return preview(task_draft)
     signed, cosigned = options.ask(
-        analyzer.connect, lambda operator: operator.publish_task(task_draft)
+        connections.analyzer, lambda operator: operator.publish_task(task_draft)
     )
     published = Publication(signed, cosigned)
-    if not json:
-        terminal().print(f"Task {published.signed.digest().hex()}", soft_wrap=True)
-    print_answer(published.as_json(), published.show, json=json)
+    return published.as_json(), published.show
 
 
-@options.command(app, f"shuffledp task list {AT_ANALYZER}", name="list")
-def list_tasks(analyzer: options.AnalyzerAccess, json: options.AsJson = False) -> None:
+@options.command(app, "shuffledp task list", name="list")
+def list_tasks(connections: CommandConnections) -> options.Printed:
     """List all tasks with their state, the earliest deadline first."""
     from shuffledp.deploy.clients.analyzer import OperatorClient
     from shuffledp.deploy.tasks import task_view
 
-    summaries = options.ask(analyzer.connect, OperatorClient.tasks)
-    print_answer(summaries, partial(task_view.print_list, summaries), json=json)
+    summaries = options.ask(connections.analyzer, OperatorClient.tasks)
+    return summaries, partial(task_view.print_list, summaries)
 
 
 @options.command(
     app,
-    f"shuffledp task show DIGEST {AT_ANALYZER}",
-    f"shuffledp task show DIGEST {AT_ANALYZER} --analyzer-identity identity.pub --save agreed",
+    "shuffledp task show DIGEST",
+    "shuffledp task show DIGEST --analyzer-identity identity.pub --save agreed",
 )
 def show(
     task: options.TaskArgument,
-    analyzer: options.AnalyzerAccess,
-    shuffler: str = "",
+    connections: CommandConnections,
     analyzer_identity: Path | None = None,
     save: options.OutputName = None,
     json: options.AsJson = False,
@@ -104,11 +89,11 @@ def show(
     """
     Print one task, its guarantees and its state.
 
-    Also prints its population's spent and remaining budgets.
+    Also prints its population's spent and remaining budgets and, with the shuffler's address, the
+    batch's progress.
 
     Options:
-        shuffler: Address of the shuffler, to show the batch's progress too.
-        analyzer_identity: The analyzer's identity.pub, to verify the signature.
+        analyzer_identity: The analyzer's identity.pub, to verify the signature.  [the profile's]
         save: Folder for the task's exact bytes and signature.
     """
     from shuffledp.common.task.task import Task
@@ -118,7 +103,8 @@ def show(
     from shuffledp.deploy.tasks import population_budgets, task_view
     from shuffledp.deploy.tasks.population_budgets import PopulationBudgets, budgets_of_task
 
-    signer = options.read_identity(analyzer_identity) if analyzer_identity else None
+    pinned = connections.file("analyzer_identity", analyzer_identity)
+    signer = options.read_identity(pinned) if pinned else None
 
     async def read(
         operator: OperatorClient,
@@ -128,12 +114,12 @@ def show(
             signer.verify(signed)
         return signed, summary, await budgets_of_task(Task.from_bytes(signed.task_bytes), operator)
 
-    signed, summary, budgets = options.ask(analyzer.connect, read)
-    found = Task.from_bytes(signed.task_bytes)
+    signed, summary, budgets = options.ask(connections.analyzer, read)
+    found, at_shuffler = Task.from_bytes(signed.task_bytes), connections.knows("shuffler")
 
     def batch() -> BatchStatus | None:
-        access = options.ShufflerAccess(shuffler, None, analyzer.authority)
-        return options.ask(access.connect, partial(ShufflerClient.status_or_none, digest=task))
+        client = partial(connections.shuffler, operator=False)
+        return options.ask(client, partial(ShufflerClient.status_or_none, digest=task))
 
     if save is not None:
         draft_file.save_task(save, signed)
@@ -144,7 +130,7 @@ def show(
             "guarantees": task_view.task_guarantees(found),
             "signature_checked": signer is not None,
             **({"population_budgets": population_budgets.as_json(budgets)} if budgets else {}),
-            **(task_view.batch_as_json(batch()) if shuffler else {}),
+            **(task_view.batch_as_json(batch()) if at_shuffler else {}),
         }
         print_json(fields)
         return
@@ -153,26 +139,24 @@ def show(
     if budgets:
         population_budgets.show([budgets], console)
     console.print(
-        f"Signature verified with {analyzer_identity}."
-        if analyzer_identity
+        f"Signature verified with {pinned}."
+        if pinned
         else "Signature not verified: use --analyzer-identity.",
         markup=False,
     )
     if save is not None:
         console.print(f"Written to {save}: {', '.join(draft_file.TASK_FILES)}.", markup=False)
-    if shuffler:  # last, so that the rest is shown even if the shuffler does not answer
+    if at_shuffler:  # last, so that the rest is shown even if the shuffler does not answer
         task_view.print_batch(batch(), console, found)
 
 
-@options.command(app, f"shuffledp task close DIGEST {AT_SHUFFLER}")
-def close(
-    task: options.TaskArgument, shuffler: options.ShufflerAccess, json: options.AsJson = False
-) -> None:
+@options.command(app, "shuffledp task close DIGEST")
+def close(task: options.TaskArgument, connections: CommandConnections) -> options.Printed:
     """Close a task's batch now if it has enough users. Needs the shuffler's operator token.
 
     The result is released as it would be after the deadline. A batch that has enough users only if
     sentinels are counted closes too, but is never released.
     """
-    options.ask(shuffler.connect, lambda client: client.close_batch(task))
+    options.ask(connections.shuffler, lambda client: client.close_batch(task))
     fields = {"task_digest": task.hex(), "closed": True}
-    print_answer(fields, "The batch is closed: no more users can take part.", json=json)
+    return fields, "The batch is closed: no more users can take part."

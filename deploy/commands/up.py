@@ -144,7 +144,8 @@ def _show(cluster: "PageCluster", signed: "SignedTask", warnings: list[str], *, 
     from shuffledp.common.task.task import Task
     from shuffledp.deploy.clients.issuer import is_for_browsers, lines
     from shuffledp.deploy.clients.local_cluster import PAGE_CAP
-    from shuffledp.deploy.commands.profile import DEFAULT_PROFILE, profile_of
+    from shuffledp.deploy.commands.connection import DEFAULT_PROFILE
+    from shuffledp.deploy.commands.profile import profile_of
     from shuffledp.deploy.terminal.json_output import dumps
 
     task, digest, folder = Task.from_bytes(signed.task_bytes), signed.digest(), cluster.directory

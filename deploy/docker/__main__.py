@@ -55,11 +55,8 @@ def _up(deployment: Deployment) -> None:
 
   {compose} ps
   {compose} run --rm operator issuer new-key --end 2030-01-31T12:00:00 \\
-      --issuer issuer:7003 --token-file /run/secrets/issuer.token \\
-      --authority /run/secrets/authority.pem --out /files/token-key.json
+      --out /files/token-key.json
 {relayed}  {compose} run --rm operator task create /drafts/{draft}.toml \\
-      --analyzer analyzer:7001 --token-file /run/secrets/analyzer.token \\
-      --authority /run/secrets/authority.pem --shuffler-key /state/shuffler/state/envelope.pub \\
       --token-key /files/token-key.json{more}
 
 {"" if deployment.variant == "scale" else page}`make down` stops them."""

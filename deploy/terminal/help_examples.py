@@ -4,12 +4,6 @@ import re
 from textwrap import TextWrapper
 from typing import Final
 
-AT_ANALYZER, AT_SHUFFLER, AT_ISSUER = (
-    f"--{party} 127.0.0.1:{port} --token-file state/{party}/operator.token "
-    "--authority state/tls/authority.pem"
-    for port, party in enumerate(("analyzer", "shuffler", "issuer"), start=7001)
-)
-"""Options of operators' commands, by the service that they call."""
 _WRAPPER: Final = TextWrapper(
     76,
     initial_indent="  ",

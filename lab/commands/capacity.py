@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.terminal.json_output import print_answer
 from shuffledp.lab.planning.opening_time import measure_opening_seconds
 
 app = typer.Typer()
@@ -26,8 +25,7 @@ def capacity(
     peak: float = 3.0,
     opening_microseconds: float | None = None,
     shufflers: Annotated[int, typer.Option(min=1, max=2)] = 1,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Predict the cores, memory, disk and network of each party for a day's reports.
 
@@ -60,4 +58,4 @@ def capacity(
     )
     demands = predict(workload)
     fields = to_json(demands, workload)
-    print_answer(fields, partial(show, demands, workload), json=json)
+    return fields, partial(show, demands, workload)

@@ -22,6 +22,7 @@ app = typer.Typer()
 _EPSILONS: Final = tuple(round(0.1 * tenth, 1) for tenth in range(1, 11))
 _COMPARED: Final = ("murs", "hp-sdp", "mixdump", "od-hp")
 """Protocols that the OD-HP paper compares."""
+_FOR_ITEMS, _SHIPPED = map(", ".join, (protocols_of("categorical"), SHIPPED))
 _RUN_TIME: Final = 5
 """Number of the figure of run times, for which every report must be simulated."""
 _FIGURES: Final = {
@@ -42,24 +43,11 @@ _FIGURES: Final = {
 )
 def simulate(
     context: typer.Context,
-    protocol: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"One of {', '.join(protocols_of('categorical'))}, hierarchy for ordered data; "
-            "repeatable.  [od-hp; with two shufflers sbin, sageo; for other kinds all]"
-        ),
-    ] = None,
+    protocol: list[str] | None = None,
     central_epsilon: list[float] | None = None,
     delta: float = 1e-6,
     task_kind: options.TaskKind = "categorical",
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            help=f"A CSV or Parquet file; for items also {', '.join(SHIPPED)}, "
-            "zipf:SIZE[,EXPONENT], uniform:SIZE.  [ipums1940_city; or the demo's people; "
-            "zipf:50000 for open dictionaries]"
-        ),
-    ] = None,
+    dataset: str | None = None,
     column: str | None = None,
     empty_values: options.Flag = False,
     value_range: Annotated[str | None, typer.Option("--range")] = None,
@@ -83,8 +71,12 @@ def simulate(
     Simulate protocols on a data set, without encryption, and compare errors with theory.
 
     Options:
+        protocol: One of {_FOR_ITEMS}, hierarchy for ordered data; repeatable.  [od-hp; with two
+            shufflers sbin, sageo; for other kinds all]
         central_epsilon: Target epsilon against the analyzer; repeatable.  [0.2]
         delta: Delta of every target.
+        dataset: A CSV or Parquet file; for items also {_SHIPPED}, zipf:SIZE[,EXPONENT],
+            uniform:SIZE.  [ipums1940_city; or the demo's people; zipf:50000 for open dictionaries]
         column: Column of values in the file, or several, such as age,region, whose values are
             joined; for tables, one for each attribute. If the file has a column named count, each
             row is a value and its count; otherwise each row is a person.  [value]

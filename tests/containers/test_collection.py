@@ -50,7 +50,7 @@ def test_a_collection_outlives_the_death_of_every_service(deployment: Deployment
     created = operator(
         deployment,
         *("task", "create", "/drafts/cities.toml", "--json"),
-        *("--shuffler-key", "/state/shuffler/state/envelope.pub", "--token-key", key),
+        *("--token-key", key),
     )
     digest = created["task_digest"]
     assert _USERS == created["task"]["target_size"]

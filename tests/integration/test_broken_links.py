@@ -98,7 +98,7 @@ async def test_no_task_is_created_with_an_identity_as_shuffler_key(services: Ser
     done = CliRunner().invoke(
         app,
         [
-            *("task", "create", str(draft), "--analyzer", services.analyzer.address),
+            *("task", "create", str(draft), "--address", f"analyzer={services.analyzer.address}"),
             *("--token-file", "none", "--shuffler-key", str(state / "identity.pub")),
         ],
     )

@@ -113,7 +113,7 @@ async def test_sentinels_are_delivered_and_not_counted_as_users(
     printed = await command(
         services,
         *("sentinels", "plant", "--task", signed.digest().hex(), "--count", "20", "--json"),
-        *("--shuffler", services.shuffler.address, "--output", str(kept)),
+        *(f"--address=shuffler={services.shuffler.address}", "--output", str(kept)),
         *("--analyzer-identity", str(directory / "analyzer" / "identity.pub")),
         *("--shuffler-identity", str(directory / "shuffler" / "identity.pub")),
     )
@@ -129,7 +129,7 @@ async def test_sentinels_are_delivered_and_not_counted_as_users(
     )
     status, looked_up, complaint = await run_command(
         *("sentinels", "check", "--task", signed.digest().hex(), "--input", str(kept), "--json"),
-        *("--shuffler", services.shuffler.address),
+        f"--address=shuffler={services.shuffler.address}",
         *("--authority", str(directory / "tls" / "authority.pem")),
         *("--analyzer-identity", str(directory / "analyzer" / "identity.pub")),
     )

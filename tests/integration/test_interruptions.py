@@ -94,7 +94,7 @@ def test_the_prompt_for_a_value_ends_too(tmp_path: Path) -> None:
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(_ROOT)
-        os.execv(sys.executable, [*_COMMAND, "contribute", _DIGEST, "--agent", agent])  # noqa: S606  # of this program
+        os.execv(sys.executable, [*_COMMAND, "contribute", _DIGEST, f"--address=agent={agent}"])  # noqa: S606  # of this program
     server.start()
     shown = b""
     try:
@@ -143,8 +143,8 @@ def test_a_command_that_is_still_loading_ends_without_a_traceback(loaded: str) -
         (["plan", "--users", "0", "--domain-size", "5", "--central-epsilon", "1"], 2),
         (["account", "--mechanism", "grrr"], 2),
         (["audit", "--quick", "--full"], 2),
-        (["task", "show", "12", "--analyzer", "127.0.0.1:1", "--token-file", "none"], 2),
-        (["result", _DIGEST, "--analyzer", "127.0.0.1:1", "--token-file", "none"], 1),
+        (["task", "show", "12", "--address=analyzer=127.0.0.1:1", "--token-file", "none"], 2),
+        (["result", _DIGEST, "--address=analyzer=127.0.0.1:1", "--token-file", "none"], 1),
     ],
 )
 async def test_wrong_options_have_a_status_of_their_own(arguments: list[str], status: int) -> None:

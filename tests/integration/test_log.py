@@ -69,7 +69,7 @@ async def _export(services: LoggedServices) -> Path:
     """Write a device's evidence to a file."""
     file, agent = services.directory / "evidence.json", services.user_agent.address
     status, _, complaint = await run_command(
-        "log", "export", "--agent", agent, "--output", str(file)
+        "log", "export", f"--address=agent={agent}", "--output", str(file)
     )
     assert 0 == status, complaint
     return file

@@ -19,7 +19,13 @@ from tests.support.services import Services
 
 async def _close(services: Services, digest: bytes, party: str) -> tuple[int | None, str, str]:
     return await run_command(
-        *("task", "close", digest.hex(), "--shuffler", services.shuffler.address, "--json"),
+        *(
+            "task",
+            "close",
+            digest.hex(),
+            f"--address=shuffler={services.shuffler.address}",
+            "--json",
+        ),
         *credentials(services, party),
     )
 

@@ -117,7 +117,7 @@ async def test_a_publisher_whose_clock_is_wrong_opens_no_round(
         faked.run,
         *("series", "publish", str(path)),
         *("--shuffler-key", str(services.directory / "shuffler" / "envelope.pub")),
-        *("--analyzer", services.analyzer.address, *credentials(services)),
+        *credentials(services),
     )
 
     assert 1 == status

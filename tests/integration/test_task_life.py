@@ -83,7 +83,9 @@ async def test_an_operator_reads_the_life_of_a_task_at_the_command_line(
     await collect(services, signed, 3)
     digest = signed.digest().hex()
     listed = json.loads(await command(services, "task", "list", "--json"))
-    shown = await command(services, "task", "show", digest, "--shuffler", services.shuffler.address)
+    shown = await command(
+        services, "task", "show", digest, f"--address=shuffler={services.shuffler.address}"
+    )
     table = await command(services, "result", digest, "--csv", str(tmp_path / "result.csv"))
 
     states = {one["task_digest"]: one["state"] for one in listed}
@@ -129,7 +131,7 @@ async def test_the_shufflers_operator_watches_a_batch_in_a_browser(services: Ser
     await submit_bulk(services, signed, envelopes(signed, 3))
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-u", "-c", _AT_A_TERMINAL, "live"),
-        *(signed.digest().hex(), "--shuffler", services.shuffler.address),
+        *(signed.digest().hex(), f"--address=shuffler={services.shuffler.address}"),
         *credentials(services, "shuffler"),
         stdout=asyncio.subprocess.PIPE,
     )
@@ -193,7 +195,12 @@ async def test_a_batch_over_its_populations_budget_is_quarantined(services: Serv
     shown = await command(services, "task", "show", second.digest().hex())
     assert f" {rounded_down(budget['left_epsilon'])} " in shown
     await command(services, "batch", "drop", second.digest().hex(), "--note", "too dear")
-    erase = ("batch", "erase", second.digest().hex(), "--shuffler", services.shuffler.address)
+    erase = (
+        "batch",
+        "erase",
+        second.digest().hex(),
+        f"--address=shuffler={services.shuffler.address}",
+    )
     status, _, complaint = await run_command(*erase, *credentials(services))
     assert (1, True) == (status, "wrong operator token" in complaint)
     status, printed, _ = await run_command(*erase, *credentials(services, "shuffler"), "--json")

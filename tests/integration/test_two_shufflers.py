@@ -159,7 +159,7 @@ def _check_commands(services: _TwoOrganizations, digest: str) -> None:
     subprocess.run(command, env=os.environ | environment, check=True)
     tokens = [services.directory / party / "operator.token" for party in ("analyzer", "relay")]
     trusted = services.secrets / SECOND / "operator" / "authority.pem"
-    at_relay = [digest, "--shuffler", services.relay.address, "--relay"]
+    at_relay = [digest, "--relay", "--address", f"relay={services.relay.address}"]
     at_relay += ["--authority", str(trusted)]
     found = shown_json("batch", "show", *at_relay, "--token-file", str(tokens[1]))
     assert ("erased", _USERS, 0, "") == (

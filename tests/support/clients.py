@@ -114,8 +114,9 @@ async def refusal(call: Awaitable[object]) -> tuple[str, str]:
 
 
 def credentials(services: Services, party: str = "analyzer") -> tuple[str, ...]:
-    """Return the command-line options of a service's operator, without an address."""
+    """Return the command-line options of a service's operator."""
     return (
+        *("--address", f"{party}={getattr(services, party).address}"),
         *("--token-file", str(services.directory / party / "operator.token")),
         *("--authority", str(services.directory / "tls" / "authority.pem")),
     )
@@ -123,9 +124,7 @@ def credentials(services: Services, party: str = "analyzer") -> tuple[str, ...]:
 
 async def run_as_operator(services: Services, *arguments: str) -> tuple[int | None, str, str]:
     """Run a command as the analyzer's operator; return status, output and error output."""
-    return await run_command(
-        *arguments, "--analyzer", services.analyzer.address, *credentials(services)
-    )
+    return await run_command(*arguments, *credentials(services))
 
 
 async def command(services: Services, *arguments: str) -> str:

@@ -176,11 +176,7 @@ def kill(deployment: Deployment, service: str) -> None:
 
 def operator(deployment: Deployment, *arguments: str, check: bool = True) -> Any:
     """Run an operator's command, and parse its JSON output; None if it fails unchecked."""
-    outcome = deployment.compose(
-        *("run", "--rm", "-T", "operator", *arguments, "--analyzer", "analyzer:7001"),
-        *("--token-file", "/run/secrets/analyzer.token", "--authority", AUTHORITY),
-        check=check,
-    )
+    outcome = deployment.compose(*("run", "--rm", "-T", "operator", *arguments), check=check)
     return json.loads(outcome.stdout) if outcome.returncode == 0 else None
 
 
@@ -189,8 +185,6 @@ def make_token_key(deployment: Deployment, end: str) -> str:
     file = "/files/token-key.json"
     deployment.compose(
         *("run", "--rm", "-T", "operator", "issuer", "new-key", "--end", end, "--out", file),
-        *("--issuer", "issuer:7003", "--token-file", "/run/secrets/issuer.token"),
-        *("--authority", AUTHORITY),
     )
     return file
 
@@ -200,7 +194,6 @@ def fetch_tokens(deployment: Deployment, digest: str, *counts: int) -> list[str]
     deployment.compose(
         *("run", "--rm", "-T", "loadgen", "issuer", "tokens", digest),
         *("--credentials", "/run/secrets/credentials.txt", "--out", "/files/tokens.txt"),
-        *("--issuer", "issuer:7003", "--shuffler", "shuffler:7002", "--authority", AUTHORITY),
     )
     program = (
         "import json, pathlib\n"

@@ -19,8 +19,8 @@ from shuffledp.common.task.canonical import to_json
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.deploy.clients.base import read_token
 from shuffledp.deploy.clients.issuer import read_tokens
+from shuffledp.deploy.commands.connection import read_profile
 from shuffledp.deploy.commands.options import read_identity, read_shuffler_key
-from shuffledp.deploy.commands.profile import read_profile
 from shuffledp.deploy.datasets import files
 from shuffledp.deploy.datasets.sample_people import people_of
 from shuffledp.deploy.datasets.sources import dataset

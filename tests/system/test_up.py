@@ -161,7 +161,9 @@ def test_at_a_terminal_a_visitor_is_counted(
         [digest] = re.findall("#task=([0-9a-f]+)&", shown)
         [folder] = short_path.glob("shuffledp-demo-*")
         agent = f"unix:{folder}/user_agent.sock"
-        _shuffledp("contribute", digest, "--person", "visitor", "--agent", agent, text="Texas\n")
+        _shuffledp(
+            "contribute", digest, "--person", "visitor", f"--address=agent={agent}", text="Texas\n"
+        )
         shown = _until(terminal, ", or at Ctrl-C.")
         assert re.search(r"has arrived\. The batch closes at \d\d:\d\d,", shown)
     os.write(terminal, b"\x03")

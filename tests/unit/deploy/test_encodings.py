@@ -17,9 +17,9 @@ from shuffledp.common.errors import SettingsError, ShuffleDpError
 from shuffledp.common.runtime.validation import read_toml
 from shuffledp.common.task.canonical import to_json
 from shuffledp.deploy.clients.base import read_token
+from shuffledp.deploy.commands.connection import read_profile
 from shuffledp.deploy.commands.log import read_evidence
 from shuffledp.deploy.commands.options import read_identity, read_shuffler_key
-from shuffledp.deploy.commands.profile import read_profile
 from shuffledp.deploy.results.decoder import read_candidates
 from shuffledp.deploy.tasks.drafts import read_token_key
 from shuffledp.deploy.tasks.schedule import read_series
@@ -110,7 +110,7 @@ def test_output_is_utf_8_in_every_environment(folder: Path) -> None:
     (folder / "analyzer" / "address").write_text("unix:/tmp/ü/socket", encoding="utf-8")
 
     assert f"Written to {folder}/keys." in _in_ascii(folder, "keys", "make", f"{folder}/keys")
-    assert "unix:/tmp/ü/socket" in _in_ascii(folder, "init", ".", "--agent", "unix:/tmp/😀")
+    assert "unix:/tmp/ü/socket" in _in_ascii(folder, "init", ".", "--address=agent=unix:/tmp/😀")
     assert "unix:/tmp/😀" == read_profile(folder / "shuffledp.toml")["agent"]
 
 

@@ -32,7 +32,7 @@ def _tree(folder: Path) -> dict[str, bytes]:
         (1200, ("keys", "make", "deep/keys"), "authority.pem"),
         (0, ("issuer", "people", "names.txt", "--output-dir", "people"), "people/credentials.txt"),
         (200, ("issuer", "people", "names.txt", "--output-dir", "people"), "credentials.txt"),
-        (0, ("init", ".", "--analyzer", "h:1", "--output", "p.toml"), "p.toml"),
+        (0, ("init", ".", "--address=analyzer=h:1", "--output", "p.toml"), "p.toml"),
         (0, ("keys", "identity", "state"), "state"),
     ],
 )

@@ -91,7 +91,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 def test_an_operator_creates_a_key_for_a_draft(tmp_path: Path, address: str) -> None:
     """A file that `task create` reads; an end in the past or a wrong token is refused."""
     file, token_file = tmp_path / "token-key.json", tmp_path / "issuer" / "operator.token"
-    at = ["--issuer", address, "--authority", str(tmp_path / "tls" / "authority.pem")]
+    at = ["--address", f"issuer={address}", "--authority", str(tmp_path / "tls" / "authority.pem")]
     whole = [*at, "--token-file", str(token_file), "--out", str(file)]
     made = shown_json("issuer new-key", "--end", "2100-01-02", *whole)
     first = read_token_key(file)

@@ -156,7 +156,9 @@ def test_a_value_among_the_arguments_is_not_repeated() -> None:
         ),
         (["--kind", "secretcity"], "it must be one of 'categorical', 'ordered', 'string'"),
     ):
-        outcome = CliRunner().invoke(app, ["contribute", "ab" * 32, "--agent", "unix:n", *words])
+        outcome = CliRunner().invoke(
+            app, ["contribute", "ab" * 32, "--address=agent=unix:n", *words]
+        )
         assert 2 == outcome.exit_code
         assert message in outcome.stderr
         assert "secretcity" not in outcome.output
@@ -185,30 +187,21 @@ def test_an_answer_without_evidence_promises_no_proof(state: str) -> None:
 async def test_a_dead_service_ends_the_live_page_before_it_is_served(tmp_path: Path) -> None:
     """The command prints the error and exits with status 1."""
     (tmp_path / "token").write_text("t", encoding="utf-8")
-    options = ("--shuffler", "127.0.0.1:1", "--token-file", f"{tmp_path}/token")
+    options = ("--address=shuffler=127.0.0.1:1", "--token-file", f"{tmp_path}/token")
     status, printed, complaint = await run_command("live", "ab" * 32, *options)
 
     assert (1, "") == (status, printed)
     assert "127.0.0.1:1 does not answer" in complaint
 
 
-async def test_a_missing_address_names_the_two_ways_to_a_profile() -> None:
-    """One is written, the other exists since `up`."""
-    status, _, complaint = await run_command("ledger")
-
-    assert 2 == status
-    for part in ("shuffledp init STATE", "--profile shuffledp-local/shuffledp.toml"):
-        assert part in " ".join(complaint.split())
-
-
 @pytest.mark.parametrize(
     "command",
     [
-        "contribute {} --agent unix:none",
-        "live {} --shuffler h:1 --token-file none",
+        "contribute {}",
+        "live {}",
         "load {} --shuffler h:1 --i-run-these-services",
-        "sentinels plant --task {} --count 1 --shuffler h --analyzer h --token-file t --output o",
-        "sentinels check --task {} --input /dev/null --shuffler h --analyzer-identity i",
+        "sentinels plant --task {} --count 1 --output o",
+        "sentinels check --task {} --input /dev/null",
     ],
 )
 @pytest.mark.parametrize("text", ["5b1f", "a" * 66, "x" * 64])

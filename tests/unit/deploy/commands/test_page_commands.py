@@ -15,7 +15,6 @@ from shuffledp.common.runtime import settings
 from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.common.task.task import Task
 from shuffledp.deploy.clients.issuer import is_for_browsers
-from shuffledp.deploy.commands.profile import ADDRESSES, FILES
 from shuffledp.deploy.load.target import columns_of
 from shuffledp.deploy.load.users import draw_values
 from shuffledp.deploy.tasks import drafts as draft_file
@@ -35,8 +34,6 @@ _TWO_SHUFFLERS: Final = ROOT / "docs" / "operators" / "two-shufflers.md"
 _QUICK_START: Final = ROOT / "docs" / "quickstart.md"
 _PLANNING: Final = ROOT / "docs" / "researchers" / "planning.md"
 _DRAFT: Final = ROOT / "deploy" / "drafts" / "commute.toml"
-_FROM_PROFILE: Final = {*ADDRESSES, *FILES, "token_file"}
-"""Options that a profile gives."""
 _PARTIES: Final = {
     "analyzer.toml": AnalyzerSettings,
     "shuffler.toml": ShufflerSettings,
@@ -70,7 +67,6 @@ def test_commands_are_found_on_the_pages() -> None:
 
     assert any(line.startswith("shuffledp plan ") for line in lines)
     assert any("contribute DIGEST --person" in line for line in lines)
-    assert any("contribute DIGEST --agent unix:/run/shuffledp" in line for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +77,7 @@ def test_commands_are_found_on_the_pages() -> None:
 def test_a_command_that_is_shown_has_real_options_and_all_required_ones(
     page: Path | None, line: str
 ) -> None:
-    """On a page, a profile may give required ones; in help, each of them is there."""
+    """No profile gives a required one."""
     words = words_of(line)
     name, command = called(words)
     options = {word for word in words if word.startswith("--")}
@@ -90,8 +86,7 @@ def test_a_command_that_is_shown_has_real_options_and_all_required_ones(
     assert page is None or "shuffledp" != name
     assert set() == options - known - {"--help", "--version"}
     for parameter in command.params:
-        given = page is not None and parameter.name in _FROM_PROFILE
-        if parameter.required and isinstance(parameter, TyperOption) and not given:
+        if parameter.required and isinstance(parameter, TyperOption):
             assert options & set(parameter.opts), parameter.name
 
 

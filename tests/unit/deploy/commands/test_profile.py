@@ -3,9 +3,8 @@ from pathlib import Path
 import pytest
 
 from shuffledp.common.errors import SettingsError, UsageError
-from shuffledp.deploy.commands.profile import PROFILE_OPTIONS, profile_defaults, read_profile
+from shuffledp.deploy.commands.connection import connect, read_profile
 from tests.support.command_line import shown
-from tests.support.commands import COMMANDS
 
 
 def _state(folder: Path) -> Path:
@@ -45,26 +44,30 @@ def test_init_reads_the_secrets_of_a_compose_project(tmp_path: Path) -> None:
     for name in ("analyzer.token", "shuffler.token", "authority.pem", "operator.pem"):
         (tmp_path / name).write_text("x", encoding="ascii")
     profile = tmp_path / "profile.toml"
-    shown("init", str(tmp_path), "--analyzer", "analyzer:7001", "--output", str(profile))
+    shown("init", str(tmp_path), "--address=analyzer=analyzer:7001", "--output", str(profile))
 
     assert {"analyzer", *files} == set(read_profile(profile))
 
 
-def test_a_command_takes_its_defaults_from_the_profile(
+def test_a_command_takes_its_connection_from_the_profile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The option wins over the environment, which wins over the file."""
+    """The option wins over the environment, which wins over the file; `load` asks none."""
     profile = tmp_path / "profile.toml"
     profile.write_text('analyzer = "127.0.0.1:1"\nanalyzer_token_file = "none.token"\n')
     command = ("--profile", str(profile), "task", "list")
+    third = "--token-file=third.token"
 
     with pytest.raises(SettingsError, match=f"^{tmp_path}/none.token"):
         shown(*command)
     monkeypatch.setenv("SHUFFLEDP_PROFILE_ANALYZER_TOKEN_FILE", "other.token")
     with pytest.raises(SettingsError, match=r"^other.token"):
         shown(*command)
-    with pytest.raises(SettingsError, match=r"^third.token"):
-        shown(*command, "--token-file", "third.token")
+    for words in ((*command, third), (command[0], command[1], third, "task", "list")):
+        with pytest.raises(SettingsError, match=r"^third.token"):
+            shown(*words)
+    with pytest.raises(UsageError, match="choose a target: --shuffler ADDRESS"):
+        shown(command[0], command[1], "load", "ab" * 32)
 
 
 def test_a_profile_of_the_environment_is_named_and_read_only_where_it_serves(
@@ -81,18 +84,24 @@ def test_a_profile_of_the_environment_is_named_and_read_only_where_it_serves(
         shown("up", "--host", "poll.example")
 
 
-def test_each_operator_has_a_token_of_their_own(tmp_path: Path) -> None:
-    """Commands at the shuffler take the shuffler's; a load run takes no defaults at all."""
+async def test_each_service_gets_its_own_token_unless_one_is_typed(tmp_path: Path) -> None:
+    """What is missing is named with its key, its option and the command that writes a profile."""
     profile = tmp_path / "profile.toml"
-    profile.write_text('analyzer_token_file = "a"\nshuffler_token_file = "s"\nshuffler = "h:1"\n')
+    profile.write_text('analyzer_token_file = "a"\nshuffler_token_file = "s"\n')
+    typed = [f"{party}=127.0.0.1:1" for party in ("analyzer", "shuffler", "relay")]
+    connections = connect(profile, typed)
 
-    defaults = profile_defaults(profile)
-
-    assert str(tmp_path / "s") == defaults["live"]["shuffler_token_file"]
-    assert str(tmp_path / "s") == defaults["task"].get("close")["shuffler_token_file"]
-    assert str(tmp_path / "a") == defaults["task"].get("list")["analyzer_token_file"]
-    assert str(tmp_path / "a") == defaults["sentinels"].get("plant")["analyzer_token_file"]
-    assert "load" not in defaults
+    for name, open_channel in (("a", connections.analyzer), ("s", connections.shuffler)):
+        with pytest.raises(SettingsError, match=f"^{tmp_path / name} cannot be read"):
+            open_channel()
+    await connections.shuffler(operator=False).__aexit__()
+    rule = "of the relay: use --token-file FILE, or set relay_token_file .* `shuffledp init STATE`"
+    with pytest.raises(UsageError, match=rule):
+        connections.shuffler(relay=True)
+    with pytest.raises(UsageError, match=r"=HOST:PORT, or set analyzer .* shuffledp-local/"):
+        connect(profile, [*typed, "analyzer="]).analyzer()
+    with pytest.raises(UsageError, match="must be PARTY=HOST:PORT; a PARTY is analyzer"):
+        connect(profile, ["127.0.0.1:7001"])
 
 
 @pytest.mark.parametrize(
@@ -112,17 +121,3 @@ def test_a_profile_with_a_mistake_is_refused(tmp_path: Path, text: str, rule: st
     with pytest.raises(SettingsError, match=rule) as caught:
         read_profile(profile)
     assert str(profile) in str(caught.value)
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_with_options_of_the_profile_takes_them(tmp_path: Path, name: str) -> None:
-    """Except `load`, which must not reach real services by accident, and `init` itself."""
-    options = {option.name for option in COMMANDS[name].params if option.name in PROFILE_OPTIONS}
-    profile = tmp_path / "profile.toml"
-    profile.write_text('analyzer = "127.0.0.1:1"\n', encoding="utf-8")
-    defaults = profile_defaults(profile)
-    for word in name.split()[1:]:
-        defaults = defaults.get(word, {})
-
-    served = bool(options) and name not in {"shuffledp load", "shuffledp init"}
-    assert served == (defaults == {"analyzer": "127.0.0.1:1"})

@@ -11,19 +11,24 @@ from shuffledp.common.runtime.clock import SystemClock
 from tests.support.command_line import shown, shown_json
 from tests.support.series import template
 
-_PUBLISH: Final = ("--analyzer", "127.0.0.1:1", "--token-file", "t", "--shuffler-key", "k")
+_PUBLISH: Final = ("--address=analyzer=127.0.0.1:1", "--token-file", "t")
 
 
 @pytest.mark.parametrize(
     ("command", "options", "kind", "rule"),
     [
-        ("publish", (*_PUBLISH, "--token-key", "k.json"), UsageError, "must contain {round}:"),
-        ("publish", (*_PUBLISH, "--token-key", "{round}.json"), SettingsError, "t cannot be read"),
+        (
+            "publish",
+            (*_PUBLISH, "--token-key", "k.json"),
+            UsageError,
+            "must contain {round}:",
+        ),
+        ("publish", (*_PUBLISH, "--token-key", "{round}.json"), UsageError, "no shuffler key: use"),
         ("publish", (*_PUBLISH, "--relay-key", "r"), UsageError, "this one has none"),
         ("forecast", ("--users", "999"), TaskError, "users is 999; it must lie between 1000 and"),
-        ("forecast", ("--analyzer", "h:1"), UsageError, "--analyzer needs the operator's"),
+        ("forecast", _PUBLISH[:1], UsageError, "there is no operator token of the analyzer"),
         ("forecast", (), SettingsError, "all rounds of the series are over"),
-        ("show", _PUBLISH[:4], SettingsError, "t cannot be read"),
+        ("show", _PUBLISH, SettingsError, "t cannot be read"),
     ],
 )
 def test_a_wrong_option_is_refused(
@@ -55,7 +60,7 @@ def test_a_forecast_asks_the_analyzer_of_the_profile(tmp_path: Path) -> None:
 
     with pytest.raises(SettingsError, match="absent cannot be read"):
         shown(*arguments)
-    assert shown(*arguments, "--analyzer", "")
+    assert shown(*arguments, "--address=analyzer=")
 
 
 def test_a_forecast_of_a_lasting_question_ends_at_its_permanent_epsilon(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ async def _run(
     await server.start()
     try:
         return await run_command(
-            *("result", signed.digest().hex(), "--analyzer", address),
+            *("result", signed.digest().hex(), "--address", f"analyzer={address}"),
             *("--token-file", str(folder / "token"), *asked, *options),
             *(f"--{name}={folder / name}" for name in _FILES),
         )
