@@ -7,14 +7,16 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from http.client import HTTPException
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, Final, Self
+from types import MappingProxyType
+from typing import Any, Final, Self, cast
 from urllib.request import ProxyHandler, build_opener
 
 import grpc
@@ -44,8 +46,9 @@ from shuffledp.deploy.clients.shuffler import ShufflerClient, shuffler_at
 from shuffledp.deploy.datasets.sources import dataset
 from shuffledp.deploy.load.behaviour import check_users, expected_answers
 from shuffledp.deploy.load.plan import LoadPlan, TargetKind
+from shuffledp.deploy.load.scenario import HERE, LoadScenario, LoadTarget
 from shuffledp.deploy.load.sender import Destination
-from shuffledp.deploy.load.users import draw_values
+from shuffledp.deploy.load.users import SealedUsers, draw_values
 from shuffledp.deploy.tasks import drafts
 from shuffledp.deploy.tasks.drafts import DEMO_PARAMETERS, closing_draft
 from shuffledp.deploy.tasks.task_view import preview
@@ -127,14 +130,6 @@ def _measure_generator() -> Usage:
     return Usage(cpu_seconds=cpu, resident_bytes=resident)
 
 
-def page_from(text: str) -> tuple[str, str]:
-    """Parse PARTY=http://HOST:PORT/PATH, or raise SettingsError."""
-    party, _, url = text.partition("=")
-    if not (party and url.startswith("http://") and url.isascii() and url.isprintable()):
-        raise SettingsError(f"metrics must be PARTY=http://HOST:PORT/PATH, not {text!r}")
-    return party, url
-
-
 def read_usage(url: str) -> Usage:
     """Read a metrics page without a proxy, or raise OSError or SettingsError."""
     with build_opener(ProxyHandler({})).open(url, timeout=_TIMEOUT) as answer:
@@ -190,7 +185,7 @@ async def connect(
     authority: Path | None = None,
     operator: Callable[[], OperatorClient] | None = None,
     watcher: Callable[[], ShufflerClient] | None = None,
-    metrics: Sequence[str] = (),
+    metrics: Mapping[str, str] = MappingProxyType({}),
     processes: Callable[[], Mapping[str, int]] = dict,
 ) -> AsyncIterator[Target]:
     """Connect also as the operators whose clients are given, and fetch the task as devices do."""
@@ -206,26 +201,26 @@ async def connect(
             to=Destination(address=shuffler, authority=trusted),
             signed=signed,
             processes=processes,
-            pages=dict(map(page_from, metrics)),
+            pages=metrics,
             operator=at_analyzer,
             shuffler=at_shuffler,
         )
 
 
-def load_draft(file: Path | None, plan: LoadPlan) -> TaskDraft:
+def load_draft(target: LoadTarget, plan: LoadPlan) -> TaskDraft:
     """
     Return a file's draft without keys, or the demo's, which closes with the last user of a plan.
 
     With a ramp, the demo's n_min is 1, because an early end may leave users unsent. Raises
     PlanError if the plan's users are fewer than a file's n_min or more than its target_size.
     """
-    if file is None:
+    if target.draft is None:
         stored = expected_answers(plan.draw_kinds())[Outcome.STORED]
-        size = dataset(plan.dataset, stored).domain_size
-        fields = {"domain_size": size, **DEMO_PARAMETERS}
+        fields = {"domain_size": dataset(plan.dataset, stored).domain_size, **DEMO_PARAMETERS}
+        fields = drafts.with_two_shufflers(fields) if target.two_shufflers else fields
         draft = closing_draft(fields, stored, now=time.time())
         return draft if plan.ramp is None else replace(draft, n_min=1)
-    draft = drafts.read(file)
+    draft = drafts.read(target.draft)
     check_users(plan.draw_kinds(), draft.n_min, draft.target_size)
     return draft
 
@@ -236,14 +231,42 @@ def columns_of(file: Path | None) -> str | None:
     return None if tables is None else ",".join(each.name for each in tables.attributes)
 
 
+def target_of(
+    scenario: LoadScenario, plan: LoadPlan, digest: TaskDigest | None, replayed: SealedUsers | None
+) -> AbstractAsyncContextManager[Target]:
+    """Return the target of a scenario; the task of running services is named or replayed."""
+    target, checks = scenario.target, scenario.checks
+    if target.sink:
+        return sink(unpublished(plan, target) if replayed is None else replayed.signed)
+    if target.shuffler is None:
+        return local(plan, target)
+    if digest is None and replayed is not None:
+        digest = replayed.signed.digest()
+    operator = watcher = None
+    if checks.analyzer is not None:
+        own = (checks.analyzer_token_file, checks.certificate, checks.key)
+        operator = partial(OperatorClient.connect, checks.analyzer, target.authority, *own)
+    if (token := target.shuffler_token_file) is not None:
+        watcher = partial(ShufflerClient.connect, target.shuffler, target.authority, token)
+    return connect(
+        "services",
+        target.shuffler,
+        cast("TaskDigest", digest),
+        authority=target.authority,
+        operator=operator,
+        watcher=watcher,
+        metrics=checks.metrics,
+    )
+
+
 @asynccontextmanager
-async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Target]:
+async def local(plan: LoadPlan, target: LoadTarget = HERE) -> AsyncIterator[Target]:
     """
-    Start services on this machine, and publish a task from a draft file or the demo's draft.
+    Start services on this machine, and publish a task from the target's draft or the demo's.
 
     The draft's claims and the data set's values are checked first.
     """
-    draft = load_draft(file, plan)
+    draft = load_draft(target, plan)
     task, rng = preview(draft, now=time.time()), np.random.default_rng(plan.seed)
     draw_values(plan.dataset, plan.draw_kinds(), task, rng)
     with tempfile.TemporaryDirectory(prefix="shuffledp-load-") as folder:
@@ -260,13 +283,13 @@ async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Targe
                 operator=cluster.operator,
                 watcher=cluster.shuffler_operator,
                 processes=lambda: {party: child.process.pid for party, child in services.items()},
-            ) as target:
-                yield target
+            ) as connected:
+                yield connected
 
 
-def unpublished(plan: LoadPlan, file: Path | None = None) -> SignedTask:
+def unpublished(plan: LoadPlan, target: LoadTarget = HERE) -> SignedTask:
     """Return a signed task for a sink, with throw-away keys."""
-    return SigningIdentity.generate().sign(preview(load_draft(file, plan), now=0.0).to_bytes())
+    return SigningIdentity.generate().sign(preview(load_draft(target, plan), now=0.0).to_bytes())
 
 
 @asynccontextmanager

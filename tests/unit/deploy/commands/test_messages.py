@@ -206,7 +206,7 @@ async def test_a_missing_address_names_the_two_ways_to_a_profile() -> None:
     [
         "contribute {} --agent unix:none",
         "live {} --shuffler h:1 --token-file none",
-        "load {} --shuffler h:1 --i-run-these-services",
+        "load local {} --shuffler h:1",
         "sentinels plant --task {} --count 1 --shuffler h --analyzer h --token-file t --output o",
         "sentinels check --task {} --input /dev/null --shuffler h --analyzer-identity i",
     ],
