@@ -103,10 +103,8 @@ def load(
         bars.finish()
     remarks = [] if people is None else people.remarks
     if finished is None:
-        for remark in remarks:
-            terminal().print(escaped(remark), soft_wrap=True)
-        where = escaped(str(prepare))
-        terminal().print(f"{plan.n_users} users prepared in {where}.", soft_wrap=True)
+        lines = (*remarks, f"{plan.n_users} users prepared in {prepare}.")
+        terminal().print("\n".join(map(escaped, lines)), soft_wrap=True)
         return
     finished.notes.extend(remarks)
     print_report(finished, details=details, json=json)

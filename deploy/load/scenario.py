@@ -31,6 +31,7 @@ _OF_RUNNING: Final = (
     "task prepare people.tokens target.authority target.shuffler_token_file "
     "target.i_run_these_services checks.analyzer checks.metrics"
 )
+_OF_ANALYZER: Final = "checks.analyzer_token_file checks.certificate checks.key"
 _CONSENT: Final = (
     "simulated users spoil a real collection, so only the services' operator may send them: use "
     "--shuffler-token-file, or target.i_run_these_services = true"
@@ -51,17 +52,15 @@ class LoadTarget:
     shuffler: str | None = None
     """Address of running services' shuffler, host:port. Needs the digest of a task."""
     shuffler_token_file: Path | None = None
-    """The shuffler's operator token, to check that the batch is empty and to check the shuffler's
-    counts."""
+    """The shuffler's operator token, to check that the batch is empty, and its counts."""
     i_run_these_services: bool = False
     """Send without shuffler_token_file. Simulated answers spoil a real collection."""
     authority: Path | None = None
     """Authority to trust, a .pem file; without one, plaintext on this machine only."""
     draft: Path | None = None
-    """Draft of the task that services here publish as it is; a table [relay] in it starts a second
-    shuffler. Without a draft: od-hp for the values of the data set."""
+    """Draft of the task that services here publish as it is.  [od-hp for the data set's values]"""
     two_shufflers: bool = False
-    """Without a draft: start two shufflers here, which both add dummies."""
+    """Start two shufflers here, which both add dummies; a draft says it by a table [relay]."""
     sink: bool = False
     """Send to a server that stores nothing, to measure this program."""
 
@@ -75,12 +74,11 @@ class LoadPeople:
     """The simulated users and their values."""
 
     users: Annotated[int, Field(ge=1, le=MAX_USERS)] | None = None
-    """Simulated users; needed with a file for a published task of several attributes. Without it:
-    all people of a file, or 1000, or enough for a ramp."""
+    """Simulated users; needed with a file for a published task of several attributes.
+    [all people of a file, or 1000, or enough for a ramp]"""
     dataset: str = IPUMS_1940_CITY
     """Source of the values: a shipped data set, a file, or zipf:SIZE. Values of a file have the
-    format of `shuffledp contribute`; without labels, edges or groups they are the items in their
-    order."""
+    format of `shuffledp contribute`; without labels or edges they are the items in their order."""
     seed: Annotated[int, Field(ge=0)] | None = None
     """Seed for values, behaviours and arrival times; by default, each run has its own."""
     tokens: Path | None = None
@@ -98,8 +96,7 @@ class Sending:
     burst: Annotated[int, Field(ge=1)] | None = None
     """Users who arrive at once, at the same rate; without it they arrive at random."""
     concurrency: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Without a rate: concurrent users, by default 64, or concurrent bulk calls, by default 4 a
-    process."""
+    """Without a rate: concurrent users, or concurrent bulk calls.  [64; 4 a process]"""
     processes: Annotated[int, Field(ge=1, le=256)] = 1
     """Number of sending processes."""
     patience: Seconds = 120.0
@@ -188,6 +185,9 @@ class LoadChecks:
     """Services' pages of metrics, to report their usage: PARTY = "http://HOST:PORT/metrics"."""
 
 
+UNCHECKED: Final = LoadChecks()
+
+
 @dataclass(frozen=True, kw_only=True, config=_EXPLAINED)
 class LoadScenario:
     """The tables of a scenario, with the options of the command that override keys."""
@@ -197,7 +197,7 @@ class LoadScenario:
     sending: Sending = Sending()
     ramp: Ramp | None = None
     misbehaving: Misbehaving = Misbehaving()
-    checks: LoadChecks = LoadChecks()
+    checks: LoadChecks = UNCHECKED
 
 
 _TABLES: Final = {
@@ -278,6 +278,7 @@ def _check_partners(scenario: LoadScenario, given: Mapping[str, str]) -> None:
         ("target.draft" in given, "target.two_shufflers", "a table [relay] in the draft says so"),
         (here and not scenario.target.sink, "replay", "services here have new keys for new users"),
         (scenario.target.sink, "checks.close", "a sink has no batch"),
+        ("checks.analyzer" not in given, _OF_ANALYZER, "there is no checks.analyzer"),
         ("prepare" in given, "replay", "--prepare sends nothing"),
         ("replay" in given and by_option, "people.users", "the prepared file has the users"),
         (climbs, "sending.rate", "[ramp] sets the rates"),
@@ -290,9 +291,6 @@ def _check_partners(scenario: LoadScenario, given: Mapping[str, str]) -> None:
             raise UsageError(f"drop {', '.join(useless)}: {why}")
     needed = (
         ("checks.analyzer", "checks.analyzer_token_file", ""),
-        ("checks.analyzer_token_file", "checks.analyzer", ""),
-        ("checks.certificate", "checks.analyzer", ""),
-        ("checks.key", "checks.analyzer", ""),
         ("sending.burst", "sending.rate ramp.first", ""),
         ("target.shuffler", "task replay", "the task's digest is missing"),
         (

@@ -10,12 +10,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from http.client import HTTPException
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Event, Thread
-from types import MappingProxyType
 from typing import Any, Final, Self, cast
 from urllib.request import ProxyHandler, build_opener
 
@@ -46,7 +44,7 @@ from shuffledp.deploy.clients.shuffler import ShufflerClient, shuffler_at
 from shuffledp.deploy.datasets.sources import dataset
 from shuffledp.deploy.load.behaviour import check_users, expected_answers
 from shuffledp.deploy.load.plan import LoadPlan, TargetKind
-from shuffledp.deploy.load.scenario import HERE, LoadScenario, LoadTarget
+from shuffledp.deploy.load.scenario import HERE, UNCHECKED, LoadChecks, LoadScenario, LoadTarget
 from shuffledp.deploy.load.sender import Destination
 from shuffledp.deploy.load.users import SealedUsers, draw_values
 from shuffledp.deploy.tasks import drafts
@@ -178,32 +176,33 @@ class Target:
 
 @asynccontextmanager
 async def connect(
-    kind: TargetKind,
-    shuffler: str,
+    target: LoadTarget,
     digest: TaskDigest,
-    *,
-    authority: Path | None = None,
-    operator: Callable[[], OperatorClient] | None = None,
-    watcher: Callable[[], ShufflerClient] | None = None,
-    metrics: Mapping[str, str] = MappingProxyType({}),
+    checks: LoadChecks = UNCHECKED,
+    kind: TargetKind = "services",
     processes: Callable[[], Mapping[str, int]] = dict,
 ) -> AsyncIterator[Target]:
-    """Connect also as the operators whose clients are given, and fetch the task as devices do."""
-    trusted = None if authority is None else read_file(authority)
+    """Connect also as the operators whose tokens are given, and fetch the task as devices do."""
+    address, authority, operator, watcher = target.shuffler or "", target.authority, None, None
     async with AsyncExitStack() as stack:
-        at_analyzer = await stack.enter_async_context(operator()) if operator else None
-        at_shuffler = await stack.enter_async_context(watcher()) if watcher else None
-        async with shuffler_at(shuffler, authority) as device:
+        if checks.analyzer is not None:
+            own = (checks.analyzer_token_file, checks.certificate, checks.key)
+            at_analyzer = OperatorClient.connect(checks.analyzer, authority, *own)
+            operator = await stack.enter_async_context(at_analyzer)
+        if (token := target.shuffler_token_file) is not None:
+            at_shuffler = ShufflerClient.connect(address, authority, token)
+            watcher = await stack.enter_async_context(at_shuffler)
+        async with shuffler_at(address, authority) as device:
             signed = await device.fetch_task(digest)
         Task.verified(signed, digest, None)
         yield Target(
             kind=kind,
-            to=Destination(address=shuffler, authority=trusted),
+            to=Destination(address, None if authority is None else read_file(authority)),
             signed=signed,
             processes=processes,
-            pages=metrics,
-            operator=at_analyzer,
-            shuffler=at_shuffler,
+            pages=checks.metrics,
+            operator=operator,
+            shuffler=watcher,
         )
 
 
@@ -235,28 +234,12 @@ def target_of(
     scenario: LoadScenario, plan: LoadPlan, digest: TaskDigest | None, replayed: SealedUsers | None
 ) -> AbstractAsyncContextManager[Target]:
     """Return the target of a scenario; the task of running services is named or replayed."""
-    target, checks = scenario.target, scenario.checks
+    target, signed = scenario.target, None if replayed is None else replayed.signed
     if target.sink:
-        return sink(unpublished(plan, target) if replayed is None else replayed.signed)
+        return sink(signed or unpublished(plan, target))
     if target.shuffler is None:
         return local(plan, target)
-    if digest is None and replayed is not None:
-        digest = replayed.signed.digest()
-    operator = watcher = None
-    if checks.analyzer is not None:
-        own = (checks.analyzer_token_file, checks.certificate, checks.key)
-        operator = partial(OperatorClient.connect, checks.analyzer, target.authority, *own)
-    if (token := target.shuffler_token_file) is not None:
-        watcher = partial(ShufflerClient.connect, target.shuffler, target.authority, token)
-    return connect(
-        "services",
-        target.shuffler,
-        cast("TaskDigest", digest),
-        authority=target.authority,
-        operator=operator,
-        watcher=watcher,
-        metrics=checks.metrics,
-    )
+    return connect(target, digest or cast("SignedTask", signed).digest(), scenario.checks)
 
 
 @asynccontextmanager
@@ -275,15 +258,16 @@ async def local(plan: LoadPlan, target: LoadTarget = HERE) -> AsyncIterator[Targ
             signed, _ = await operator.publish_task(cluster.keyed(draft))
             services = {"shuffler": cluster.shuffler, "analyzer": cluster.analyzer}
             services |= {"relay": cluster.relay} if cluster.relay else {}
-            async with connect(
-                "local",
-                cluster.shuffler.address,
-                signed.digest(),
+            tokens = {party: cluster.directory / party / "operator.token" for party in services}
+            there = LoadTarget(
+                shuffler=cluster.shuffler.address,
+                shuffler_token_file=tokens["shuffler"],
                 authority=cluster.authority,
-                operator=cluster.operator,
-                watcher=cluster.shuffler_operator,
-                processes=lambda: {party: child.process.pid for party, child in services.items()},
-            ) as connected:
+            )
+            address, token = cluster.analyzer.address, tokens["analyzer"]
+            checks = LoadChecks(analyzer=address, analyzer_token_file=token)
+            pids = {party: child.process.pid for party, child in services.items()}
+            async with connect(there, signed.digest(), checks, "local", lambda: pids) as connected:
                 yield connected
 
 
@@ -303,13 +287,10 @@ async def sink(signed: SignedTask) -> AsyncIterator[Target]:
         process.start()
         sender.close()  # recv then fails if the process dies
         try:
-            async with connect(
-                "sink",
-                await asyncio.to_thread(receiver.recv),
-                signed.digest(),
-                authority=Path(folder) / "authority.pem",
-                processes=lambda: {SINK: process.pid or 0},
-            ) as target:
+            address = await asyncio.to_thread(receiver.recv)
+            there = LoadTarget(shuffler=address, authority=Path(folder) / "authority.pem")
+            pids = {SINK: process.pid or 0}
+            async with connect(there, signed.digest(), UNCHECKED, "sink", lambda: pids) as target:
                 yield target
         except EOFError as error:
             raise SettingsError("the sink did not start") from error

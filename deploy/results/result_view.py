@@ -498,10 +498,8 @@ def print_released(
 
 
 def print_estimates(view: ResultView, console: Console) -> None:
-    """Print a view's warning, tables and, in a demo, errors."""
+    """Print a view's warning and tables."""
     if view.warning:
         console.print(view.warning, style="bold")
     for table in view.tables:
         print_table(table, console)
-    if view.errors:
-        console.print(view.errors)

@@ -70,14 +70,9 @@ first = 2027-01-31T12:00:00Z
 every = "6 hours"
 rounds = 30
 """
-_SCENARIO: Final = b"""target = {two_shufflers = true}
-people = {users = 5, dataset = "zipf:9", seed = 1}
-misbehaving = {dropping = 0.1}
-[ramp]
-first = 1.0
-last = 2.5
-steps = 3
-"""
+_SCENARIO: Final = (
+    b"target.sink = true\npeople.users = 5\nramp = {first = 1, last = 2.5, steps = 3}"
+)
 _QUESTIONS: Final = b"""[{"kind": "grr", "n": 50, "k": 4, "eps_l": 1.0, "delta": 1e-6},
 {"kind": "olh", "n": 20, "k": 8, "eps_l": 2, "M_binom": [10, 0.5], "eps": 0.5},
 {"kind": "laplace", "n": 5, "eps_l": 1, "eps": 0.5, "colluders": 1},
