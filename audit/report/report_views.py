@@ -172,9 +172,14 @@ def _verdict_style(verdict: str) -> tuple[str, str]:
 
 
 def show_report(report: AuditReport, console: Console) -> None:
-    """Print tables of whole figures, a legend, the failures, the weakest point and the verdict."""
+    """Print the verdict, failures and the weakest point; then tables of figures and a legend."""
     show_line = partial(console.print, highlight=False)
-    _show_tables(report, console)
+    verdict = "" if report.passed else "NOT PASSED: "
+    show_line(
+        f"[bold]{verdict}{report.headline}.[/bold] Correct code fails by chance with probability "
+        f"at most {report.false_alarm:.2g} ({report.tests} tests). Seed {report.seed}, "
+        f"{report.mode}, {report.seconds:.0f} s."
+    )
     for row in report.failed:
         show_line(
             f"FAILED: {escaped(row.title)}: {row.verdict.upper()}, "
@@ -189,19 +194,14 @@ def show_report(report: AuditReport, console: Console) -> None:
     show_line(f"Weakest point: {escaped(weakest.coalition)}, {claim}.")
     for change in changes(report):
         show_line(f"* {escaped(change.action)}.")
-    show_line()
     if report.idle:
         show_line(f"Nothing to run on this task: {', '.join(report.idle)}.")
     if report.other_kinds:
         show_line(f"Not run for {report.task.kind} data: {', '.join(report.other_kinds)}.")
     if report.other_shufflers:
         show_line(f"Not run with {report.shufflers}: {', '.join(report.other_shufflers)}.")
-    verdict = "" if report.passed else "NOT PASSED: "
-    show_line(
-        f"[bold]{verdict}{report.headline}.[/bold] Correct code fails by chance with probability "
-        f"at most {report.false_alarm:.2g} ({report.tests} tests). Seed {report.seed}, "
-        f"{report.mode}, {report.seconds:.0f} s."
-    )
+    show_line()
+    _show_tables(report, console)
 
 
 def _show_tables(report: AuditReport, console: Console) -> None:

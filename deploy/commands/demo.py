@@ -62,7 +62,7 @@ def demo(
     from shuffledp.deploy.datasets.sample_people import sample_people
     from shuffledp.deploy.demo import demo as demonstration
     from shuffledp.deploy.demo.demo import Visit
-    from shuffledp.deploy.results.result_view import print_estimates, print_guarantee
+    from shuffledp.deploy.results.result_view import print_released
     from shuffledp.deploy.tasks.drafts import with_two_shufflers
 
     options.check_kinds(context)
@@ -76,8 +76,9 @@ def demo(
 
     def show(finished: demonstration.DemoRun) -> None:
         console.print(finished.people.title)
-        print_estimates(finished.view(), console)
-        print_guarantee(finished.result, console, in_full=guarantees, task=finished.task)
+        print_released(
+            finished.result, finished.view(), console, guarantees=guarantees, task=finished.task
+        )
         print_written([output], console)
 
     address = page.resolve().as_uri()

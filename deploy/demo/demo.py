@@ -91,8 +91,7 @@ class DemoRun:
             fields["true_means"] = people.true_means.tolist()
         if people.candidates:
             fields["candidates"] = people.candidates
-        view = self.view()
-        fields |= {**view.fields, **view.error_fields}
+        fields |= self.view().fields
         seconds = {"submit": self.submit_seconds, "shuffle": self.shuffle_seconds}
         return fields | {"seconds": seconds | fields["seconds"]}
 

@@ -31,7 +31,8 @@ def beside_truth(
 ) -> ResultView:
     """Return a view whose tables have the people's true figures, with the errors of estimates."""
     tables, errors, fields = _KNOWN[type(estimate)](view, estimate, _Known(task, people))
-    return replace(view, tables=tables, errors=errors, error_fields=fields)
+    last = replace(tables[-1], notes=(*tables[-1].notes, errors))
+    return replace(view, tables=(*tables[:-1], last), fields={**view.fields, **fields})
 
 
 def _found_values(view: ResultView, estimate: result.FoundValues, known: _Known) -> _Compared:

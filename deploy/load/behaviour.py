@@ -24,22 +24,16 @@ from shuffledp.common.messages.submission import Outcome
 
 
 class Behaviour(IntEnum):
-    """The behaviour of one simulated user; prepared files store these numbers."""
+    """A simulated user's behaviour; prepared files store it. See `scenario.Misbehaving`."""
 
     HONEST = 0
     """Submits once; retries with the same bytes until answered."""
     DUPLICATE = 1
-    """Honest, then sends the same bytes once more."""
     FLOODING = 2
-    """Honest, and sends FLOOD copies at once over one connection."""
     CONFLICT = 3
-    """Honest, then sends other bytes under the same submission id."""
     MALFORMED = 4
-    """Sends an envelope of the right length that does not open."""
     OVERSIZED = 5
-    """Sends an envelope longer than the task's."""
     DROPPING = 6
-    """Opens a connection and a call, and leaves before sending the envelope."""
 
 
 FLOOD: Final = 100
@@ -51,30 +45,6 @@ COUNTED: Final = (Behaviour.HONEST, Behaviour.DUPLICATE, Behaviour.FLOODING, Beh
 """Behaviours of users whose value must be counted once."""
 
 MISBEHAVING: Final = tuple(kind for kind in Behaviour if kind is not Behaviour.HONEST)
-NAMES: Final = ", ".join(kind.name.lower() for kind in MISBEHAVING)
-"""The misbehaviours, as `shares_from` reads them."""
-
-
-def shares_from(text: str) -> dict[Behaviour, float]:
-    """Parse shares of behaviours, or one share split evenly over all, or raise PlanError."""
-    try:
-        if "=" in text:
-            pairs = (part.split("=") for part in text.split(","))
-            shares = {Behaviour[name.strip().upper()]: float(number) for name, number in pairs}
-        else:
-            shares = dict.fromkeys(MISBEHAVING, float(text) / len(MISBEHAVING))
-    except (KeyError, ValueError) as error:
-        raise PlanError(
-            f"misbehaving must be a share, such as 0.1, or shares of behaviours, such as "
-            f"malformed=0.02,duplicate=0.1; the behaviours are {NAMES}"
-        ) from error
-    total = sum(shares.values())
-    if Behaviour.HONEST in shares or min(shares.values()) < 0 or not total < 1 - 1e-9:
-        raise PlanError(
-            f"the shares of misbehaving users sum to {total:g}; each must be at least 0, and their "
-            "sum below 1"
-        )
-    return shares
 
 
 def assign(

@@ -1,6 +1,6 @@
 """Progress bars of a load run, and its report as tables and JSON."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -126,7 +126,7 @@ def as_json(finished: LoadReport) -> dict[str, Any]:
         "target": finished.target.kind,
         "mode": plan.mode,
         "loop": "open" if plan.is_open else "closed",
-        "pattern": plan.pattern if plan.is_open else None,
+        "pattern": ("burst" if plan.burst else "steady") if plan.is_open else None,
         "at_once": None if plan.is_open else plan.in_flight,
         "processes": plan.processes,
         "users": finished.n_users,
@@ -168,44 +168,53 @@ def as_json(finished: LoadReport) -> dict[str, Any]:
     }
 
 
-def show(finished: LoadReport, console: Console) -> None:
-    """Print the run as tables."""
-    plan, fields = finished.plan, as_json(finished)
-    unit = "users" if plan.mode == "users" else "calls"
-    how = "open loop" if plan.is_open else f"closed loop, {plan.in_flight} {unit} in flight"
-    groups = {
-        "{}, per second": fields["rates"],
-        f"waits of {unit}, {{}}, ms": fields["latency_ms"],
-        "{}": {name: fields[name] for name in ("users_acknowledged", "retries")},
-        "failed: {}": fields["failed_attempts"],
-        "refused: {}": fields["refusals"],
-        "result: {}": fields["result"] or {},
-    }
-    rows = [
-        {"figure": form.format(name).replace("_", " "), "value": figure}
-        for form, figures in groups.items()
-        for name, figure in figures.items()
-        if isinstance(figure, int | float)
-    ]
-    _print_rows(f"{finished.n_users:,} users, {how}", rows, console)
-    if shed := fields["shed_copies"]:
-        console.print(
-            f"Of the failed attempts {shed:,} are copies that flooding users sent on purpose. They "
-            "are never retried, and no count expects them."
-        )
-    if (ramp := fields["ramp"]) is not None:
-        _print_rows("Rates of the ramp", ramp["steps"], console)
-        held = _cell(ramp["held_users_per_second"] or "none")
-        console.print(f"Last rate that held: {held}. Failure: {ramp['broke'] or 'none'}.")
+def show(finished: LoadReport, console: Console, *, details: bool) -> None:
+    """Print whether the counts match, rates and waits; with `details`, all figures as tables."""
+    fields, match = as_json(finished), finished.counts_match
     if finished.rows:
-        _print_rows("Counts", fields["counts"], console)
-        match = finished.counts_match
         text = f"{'All known counts match' if match else 'Counts differ from'} the expected ones."
         console.print(text, style="" if match else "bold red")
-    usage = [{"party": party} | figures for party, figures in fields["services"].items()]
-    _print_rows("Usage", usage, console)
+    for sentence in _sentences(finished, fields):
+        console.print(escaped(sentence))
     for note in finished.notes:
         console.print(visible(note), markup=False)
+    differing = [row for row in fields["counts"] if not row["holds"]]
+    tables = {"Counts that differ": differing}
+    if details:
+        rows = [
+            {"figure": f"{group}: {name}".replace("_", " "), "value": figure}
+            for group in ("rates", "latency_ms", "failed_attempts", "refusals", "result")
+            for name, figure in (fields[group] or {}).items()
+            if isinstance(figure, int | float)
+        ]
+        usage = [{"party": party} | figures for party, figures in fields["services"].items()]
+        tables = {"Figures": rows, "Rates of the ramp": finished.steps, "Counts": fields["counts"]}
+        tables["Usage"] = usage
+    else:
+        console.print("--details lists every figure and count, and the usage of each party.")
+    for title, found in tables.items():
+        if found:
+            _print_rows(title, found, console)
+
+
+def _sentences(finished: LoadReport, fields: Mapping[str, Any]) -> Iterator[str]:
+    """Yield sentences on rates, waits, the ramp and failures."""
+    plan, tally = finished.plan, finished.tally
+    unit = "users" if plan.mode == "users" else "calls"
+    how = "open loop" if plan.is_open else f"closed loop, {plan.in_flight} {unit} in flight"
+    rate = _cell(fields["rates"]["achieved_users"])
+    yield f"{finished.n_users:,} users, {how}: {rate} users per second."
+    if waits := fields["latency_ms"]:
+        half, most = _cell(waits["p50"]), _cell(waits["p99"])
+        yield f"Half of the {unit} waited at most {half} ms, 99 of 100 at most {most} ms."
+    if ramp := fields["ramp"]:
+        held = _cell(ramp["held_users_per_second"] or "none")
+        yield f"Last rate that held: {held}. Failure: {ramp['broke'] or 'none'}."
+    if failed := tally.failures.total() + tally.refusals.total():
+        yield f"Failed attempts, and refusals that nobody expects: {failed:,}."
+    if tally.shed:
+        copies = f"{tally.shed:,} are copies that flooding users sent on purpose."
+        yield f"Of these, {copies} They are never retried, and no count expects them."
 
 
 def _print_rows(title: str, rows: Sequence[Mapping[str, object]], console: Console) -> None:

@@ -157,7 +157,7 @@ async def _phase(  # noqa: PLR0917  # its only caller binds the first four
     if rate is not None:
         in_flight = CallKind.BULK.value.calls if bulk else _MAX_IN_FLIGHT
         share = calls / count  # calls per user
-        burst = max(1, round(plan.burst * share)) if plan.pattern == "burst" else None
+        burst = max(1, round(plan.burst * share)) if plan.burst else None
         begin += _LEAD_SECONDS * (processes > 1)
         times = begin + arrivals(calls, rate * share, rng, burst=burst)
     senders: list[Sender] = []

@@ -7,14 +7,14 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 from urllib.request import ProxyHandler, build_opener
 
 import grpc
@@ -44,8 +44,9 @@ from shuffledp.deploy.clients.shuffler import ShufflerClient, shuffler_at
 from shuffledp.deploy.datasets.sources import dataset
 from shuffledp.deploy.load.behaviour import check_users, expected_answers
 from shuffledp.deploy.load.plan import LoadPlan, TargetKind
+from shuffledp.deploy.load.scenario import HERE, UNCHECKED, LoadChecks, LoadScenario, LoadTarget
 from shuffledp.deploy.load.sender import Destination
-from shuffledp.deploy.load.users import draw_values
+from shuffledp.deploy.load.users import SealedUsers, draw_values
 from shuffledp.deploy.tasks import drafts
 from shuffledp.deploy.tasks.drafts import DEMO_PARAMETERS, closing_draft
 from shuffledp.deploy.tasks.task_view import preview
@@ -127,14 +128,6 @@ def _measure_generator() -> Usage:
     return Usage(cpu_seconds=cpu, resident_bytes=resident)
 
 
-def page_from(text: str) -> tuple[str, str]:
-    """Parse PARTY=http://HOST:PORT/PATH, or raise SettingsError."""
-    party, _, url = text.partition("=")
-    if not (party and url.startswith("http://") and url.isascii() and url.isprintable()):
-        raise SettingsError(f"metrics must be PARTY=http://HOST:PORT/PATH, not {text!r}")
-    return party, url
-
-
 def read_usage(url: str) -> Usage:
     """Read a metrics page without a proxy, or raise OSError or SettingsError."""
     with build_opener(ProxyHandler({})).open(url, timeout=_TIMEOUT) as answer:
@@ -183,49 +176,50 @@ class Target:
 
 @asynccontextmanager
 async def connect(
-    kind: TargetKind,
-    shuffler: str,
+    target: LoadTarget,
     digest: TaskDigest,
-    *,
-    authority: Path | None = None,
-    operator: Callable[[], OperatorClient] | None = None,
-    watcher: Callable[[], ShufflerClient] | None = None,
-    metrics: Sequence[str] = (),
+    checks: LoadChecks = UNCHECKED,
+    kind: TargetKind = "services",
     processes: Callable[[], Mapping[str, int]] = dict,
 ) -> AsyncIterator[Target]:
-    """Connect also as the operators whose clients are given, and fetch the task as devices do."""
-    trusted = None if authority is None else read_file(authority)
+    """Connect also as the operators whose tokens are given, and fetch the task as devices do."""
+    address, authority, operator, watcher = target.shuffler or "", target.authority, None, None
     async with AsyncExitStack() as stack:
-        at_analyzer = await stack.enter_async_context(operator()) if operator else None
-        at_shuffler = await stack.enter_async_context(watcher()) if watcher else None
-        async with shuffler_at(shuffler, authority) as device:
+        if checks.analyzer is not None:
+            own = (checks.analyzer_token_file, checks.certificate, checks.key)
+            at_analyzer = OperatorClient.connect(checks.analyzer, authority, *own)
+            operator = await stack.enter_async_context(at_analyzer)
+        if (token := target.shuffler_token_file) is not None:
+            at_shuffler = ShufflerClient.connect(address, authority, token)
+            watcher = await stack.enter_async_context(at_shuffler)
+        async with shuffler_at(address, authority) as device:
             signed = await device.fetch_task(digest)
         Task.verified(signed, digest, None)
         yield Target(
             kind=kind,
-            to=Destination(address=shuffler, authority=trusted),
+            to=Destination(address, None if authority is None else read_file(authority)),
             signed=signed,
             processes=processes,
-            pages=dict(map(page_from, metrics)),
-            operator=at_analyzer,
-            shuffler=at_shuffler,
+            pages=checks.metrics,
+            operator=operator,
+            shuffler=watcher,
         )
 
 
-def load_draft(file: Path | None, plan: LoadPlan) -> TaskDraft:
+def load_draft(target: LoadTarget, plan: LoadPlan) -> TaskDraft:
     """
     Return a file's draft without keys, or the demo's, which closes with the last user of a plan.
 
     With a ramp, the demo's n_min is 1, because an early end may leave users unsent. Raises
     PlanError if the plan's users are fewer than a file's n_min or more than its target_size.
     """
-    if file is None:
+    if target.draft is None:
         stored = expected_answers(plan.draw_kinds())[Outcome.STORED]
-        size = dataset(plan.dataset, stored).domain_size
-        fields = {"domain_size": size, **DEMO_PARAMETERS}
+        fields = {"domain_size": dataset(plan.dataset, stored).domain_size, **DEMO_PARAMETERS}
+        fields = drafts.with_two_shufflers(fields) if target.two_shufflers else fields
         draft = closing_draft(fields, stored, now=time.time())
         return draft if plan.ramp is None else replace(draft, n_min=1)
-    draft = drafts.read(file)
+    draft = drafts.read(target.draft)
     check_users(plan.draw_kinds(), draft.n_min, draft.target_size)
     return draft
 
@@ -236,14 +230,26 @@ def columns_of(file: Path | None) -> str | None:
     return None if tables is None else ",".join(each.name for each in tables.attributes)
 
 
+def target_of(
+    scenario: LoadScenario, plan: LoadPlan, digest: TaskDigest | None, replayed: SealedUsers | None
+) -> AbstractAsyncContextManager[Target]:
+    """Return the target of a scenario; the task of running services is named or replayed."""
+    target, signed = scenario.target, None if replayed is None else replayed.signed
+    if target.sink:
+        return sink(signed or unpublished(plan, target))
+    if target.shuffler is None:
+        return local(plan, target)
+    return connect(target, digest or cast("SignedTask", signed).digest(), scenario.checks)
+
+
 @asynccontextmanager
-async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Target]:
+async def local(plan: LoadPlan, target: LoadTarget = HERE) -> AsyncIterator[Target]:
     """
-    Start services on this machine, and publish a task from a draft file or the demo's draft.
+    Start services on this machine, and publish a task from the target's draft or the demo's.
 
     The draft's claims and the data set's values are checked first.
     """
-    draft = load_draft(file, plan)
+    draft = load_draft(target, plan)
     task, rng = preview(draft, now=time.time()), np.random.default_rng(plan.seed)
     draw_values(plan.dataset, plan.draw_kinds(), task, rng)
     with tempfile.TemporaryDirectory(prefix="shuffledp-load-") as folder:
@@ -252,21 +258,22 @@ async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Targe
             signed, _ = await operator.publish_task(cluster.keyed(draft))
             services = {"shuffler": cluster.shuffler, "analyzer": cluster.analyzer}
             services |= {"relay": cluster.relay} if cluster.relay else {}
-            async with connect(
-                "local",
-                cluster.shuffler.address,
-                signed.digest(),
+            tokens = {party: cluster.directory / party / "operator.token" for party in services}
+            there = LoadTarget(
+                shuffler=cluster.shuffler.address,
+                shuffler_token_file=tokens["shuffler"],
                 authority=cluster.authority,
-                operator=cluster.operator,
-                watcher=cluster.shuffler_operator,
-                processes=lambda: {party: child.process.pid for party, child in services.items()},
-            ) as target:
-                yield target
+            )
+            address, token = cluster.analyzer.address, tokens["analyzer"]
+            checks = LoadChecks(analyzer=address, analyzer_token_file=token)
+            pids = {party: child.process.pid for party, child in services.items()}
+            async with connect(there, signed.digest(), checks, "local", lambda: pids) as connected:
+                yield connected
 
 
-def unpublished(plan: LoadPlan, file: Path | None = None) -> SignedTask:
+def unpublished(plan: LoadPlan, target: LoadTarget = HERE) -> SignedTask:
     """Return a signed task for a sink, with throw-away keys."""
-    return SigningIdentity.generate().sign(preview(load_draft(file, plan), now=0.0).to_bytes())
+    return SigningIdentity.generate().sign(preview(load_draft(target, plan), now=0.0).to_bytes())
 
 
 @asynccontextmanager
@@ -280,13 +287,10 @@ async def sink(signed: SignedTask) -> AsyncIterator[Target]:
         process.start()
         sender.close()  # recv then fails if the process dies
         try:
-            async with connect(
-                "sink",
-                await asyncio.to_thread(receiver.recv),
-                signed.digest(),
-                authority=Path(folder) / "authority.pem",
-                processes=lambda: {SINK: process.pid or 0},
-            ) as target:
+            address = await asyncio.to_thread(receiver.recv)
+            there = LoadTarget(shuffler=address, authority=Path(folder) / "authority.pem")
+            pids = {SINK: process.pid or 0}
+            async with connect(there, signed.digest(), UNCHECKED, "sink", lambda: pids) as target:
                 yield target
         except EOFError as error:
             raise SettingsError("the sink did not start") from error

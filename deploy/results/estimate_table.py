@@ -153,10 +153,6 @@ class ResultView:
     """Reason for missing or uninformative tables; may be empty."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Further JSON fields, beside the estimate's own."""
-    errors: str = ""
-    """In a demo: sentences about the errors against the truth."""
-    error_fields: Mapping[str, Any] = field(default_factory=dict)
-    """In a demo: JSON fields of the errors against the truth, such as `mse_vs_truth`."""
     groups: Mapping[str, Distribution] = field(default_factory=dict)
     """Distributions of ordered or broken-down values, by group."""
 

@@ -47,15 +47,15 @@ class LedgerView(NamedTuple):
         return {"entries": self.entries, "head": self.head, "populations": budgets}
 
     def show(self, console: Console) -> None:
-        """Print the entries, the populations' budgets, and the chain's head."""
-        _show_releases(self.releases, console)
-        _show_decisions(self.decisions, console)
+        """Print the populations' budgets, the chain's head, and the entries."""
         if self.populations:
             population_budgets.show(self.populations, console)
         number, digest = self.head.entry, self.head.entry_hash.hex()
         counted = f"{number:,} {'entry' if number == 1 else 'entries'}"
         text = f"The hash chain of {counted} is valid. Keep a copy of its head:\n{digest}"
         console.print(text, markup=False)
+        _show_releases(self.releases, console)
+        _show_decisions(self.decisions, console)
 
 
 def _show_releases(releases: Sequence[LedgerEntry], console: Console) -> None:

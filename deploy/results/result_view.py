@@ -477,28 +477,28 @@ def print_result(
         console.print(f"Warning: {escaped(warning)}.", style="bold")
     if (n_discarded := found.refused.get("discarded", 0)) and task.relay:
         console.print(_DISCARDED.format(escaped(task.relay.name), n_discarded))
-    print_estimates(view, console)
-    print_guarantee(found, console, in_full=guarantees, task=task)
+    print_released(found, view, console, guarantees=guarantees, task=task)
 
 
-def print_guarantee(found: result.Result, console: Console, *, in_full: bool, task: Task) -> None:
-    """Print the guarantee that is charged for or, in full, those against each coalition."""
-    if in_full:
-        print_guarantees(found.guarantees, "Guarantees for each user", console)
-    else:
+def print_released(
+    found: result.Result, view: ResultView, console: Console, *, guarantees: bool, task: Task
+) -> None:
+    """Print the guarantee that is charged for and the estimates; or all guarantees, at the end."""
+    if not guarantees:
         rows, local = found.guarantees, rounded_up(found.local_epsilon)
         summary = guarantee_summary(claimed(rows), rows, local)
         console.print(f"Guarantee for each user: {summary}")
     if task.relay:
         first, second = (escaped(each.name) for each in task.shufflers)
         console.print(_TWO_SHUFFLERS.format(first, second))
+    print_estimates(view, console)
+    if guarantees:
+        print_guarantees(found.guarantees, "Guarantees for each user", console)
 
 
 def print_estimates(view: ResultView, console: Console) -> None:
-    """Print a view's warning, tables and, in a demo, errors."""
+    """Print a view's warning and tables."""
     if view.warning:
         console.print(view.warning, style="bold")
     for table in view.tables:
         print_table(table, console)
-    if view.errors:
-        console.print(view.errors)

@@ -195,7 +195,7 @@ def _smallest(design: Design) -> str:
 
 
 def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
-    """Print a plan: the best design of each protocol, then the best one and its guarantee."""
+    """Print the best design and its guarantee, then that of each protocol, and notes."""
     target, best, kind = plan.target, plan.best, plan.best.kind
     legend = f"error: mean squared error of {kind.error_of}; ratio: to central Gaussian noise's"
     listed = [best, *plan.runners_up]
@@ -206,11 +206,6 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
         legend += "; one liar: users by which one dishonest submission moves a value."
     else:
         legend += f"; claim: the central epsilon that each task will state. {CLAIM_ROOM_NOTE}"
-    console.print("[bold]Best design of each protocol under these requirements[/bold]")
-    print_rows([_cells(design) for design in listed], console, {"protocol"})
-    console.print(legend, style="dim", highlight=False)
-    for name, why in plan.left_out.items():
-        console.print(f"{name} is skipped: {why}.", style="dim")
     console.print(
         f"[bold]{best.protocol}[/bold]: {kind.describe(best.unclaimed)} and "
         f"{best.bytes_per_user:,} bytes per user{' and round' * (target.rounds > 1)}."
@@ -223,15 +218,20 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
         top = ", ".join(f"{share:g} ± {math.sqrt(error):.2g}" for share, error in errors)
         binding = ", ".join(plan.binding) or "none"
         console.print(f"Values of --head ± standard error: {top}. Binding constraints: {binding}.")
+    local = rounded_up(best.parameters.local_epsilon_of_all_rounds)
+    console.print(
+        f"Guarantee for each of at least {target.n_min:,} users: "
+        f"{guarantee_summary(plan.central_guarantee, plan.guarantees, local)}"
+    )
+    console.print("[bold]Best design of each protocol under these requirements[/bold]")
+    print_rows([_cells(design) for design in listed], console, {"protocol"})
+    console.print(legend, style="dim", highlight=False)
+    for name, why in plan.left_out.items():
+        console.print(f"{name} is skipped: {why}.", style="dim")
     warnings = (f"{each}." for each in delta_warnings(target.delta, target.n_users))
     for note in (*warnings, *_notes(plan)):
         console.print(f"[bold]Note:[/bold] {note}")
-    local = rounded_up(best.parameters.local_epsilon_of_all_rounds)
     if not guarantees:
-        console.print(
-            f"Guarantee for each of at least {target.n_min:,} users: "
-            f"{guarantee_summary(plan.central_guarantee, plan.guarantees, local)}"
-        )
         return
     print_guarantees(
         plan.guarantees, f"Guarantees for each of at least {target.n_min:,} users", console

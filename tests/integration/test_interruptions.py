@@ -32,7 +32,7 @@ _LONG: Final = {
     "simulate": ["simulate", "--task-kind", "vector", "--repeat", "100000"],
     "reproduce": ["reproduce", "projection"],
     "plan": ["plan", "--domain-size", "4000", "--users", "100000000", "--rounds", "1000", *_SLOW],
-    "load": ["load", "--local", "--users", "100000"],
+    "load": ["load", "local", "--users", "100000"],
 }
 
 

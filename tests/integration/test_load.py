@@ -1,25 +1,24 @@
 """The load generator against the three servers: all counts are exact."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
 from shuffledp.common.crypto.signing import SignedTask
 from shuffledp.common.errors import PlanError, SettingsError
 from shuffledp.common.messages.submission import Outcome
-from shuffledp.deploy.cli import app
 from shuffledp.deploy.load.behaviour import MISBEHAVING
-from shuffledp.deploy.load.plan import LoadPlan, Ramp
+from shuffledp.deploy.load.plan import LoadPlan
 from shuffledp.deploy.load.report import LoadReport, ProgressBars, as_json
 from shuffledp.deploy.load.run import execute
+from shuffledp.deploy.load.scenario import SHIPPED, Ramp
 from shuffledp.deploy.load.users import SealedUsers
 from shuffledp.deploy.terminal.json_output import dumps
 from tests.support.clients import envelopes, result_of, submit
+from tests.support.command_line import shown_json
 from tests.support.services import Services
 
 _STORED = 228
@@ -42,7 +41,7 @@ async def _run(
         pytest.param({"fetch_task": True, "rate": 400.0}, id="users"),
         pytest.param({"mode": "bulk", "concurrency": 2}, id="bulk", marks=pytest.mark.slow),
         pytest.param(
-            {"processes": 3, "rate": 100.0, "pattern": "burst", "burst": 20},
+            {"processes": 3, "rate": 100.0, "burst": 20},
             id="three processes",
             marks=pytest.mark.slow,
         ),
@@ -123,13 +122,22 @@ async def test_prepared_users_are_replayed_and_the_batch_is_closed(
 
 
 @pytest.mark.parametrize("mode", ["users", pytest.param("bulk", marks=pytest.mark.slow)])
-def test_the_command_measures_itself_against_a_sink(mode: str) -> None:
+def test_the_command_measures_itself_against_a_sink(mode: str, tmp_path: Path) -> None:
     """No service is needed, and the report is JSON."""
-    asked = ["load", "--sink", "--users", "40", "--mode", mode, "--seed", "1", "--json"]
-    result = CliRunner().invoke(app, [*asked, "--misbehaving", "oversized=0.1"])
+    scenario = tmp_path / "mine.toml"
+    scenario.write_text(f"target.sink = true\nsending.mode = '{mode}'\nmisbehaving.oversized = 0.1")
+    said = shown_json("load", str(scenario), "--users", "40")
 
-    assert 0 == result.exit_code, result.output
-    said = json.loads(result.stdout)
     assert {"stored": 36, "malformed": 4} == said["answers"]
     assert 36 == said["users_acknowledged"]
     assert {"load generator", "sink"} == set(said["services"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*{*SHIPPED} - {"containers"}])  # has a test with containers
+def test_a_shipped_scenario_runs(name: str) -> None:
+    """Its counts match; a ramp's first step is 250 users."""
+    said = shown_json("load", name, "--users", "251")
+
+    assert 250 <= said["users"]
+    assert said["counts_match"]

@@ -212,11 +212,13 @@ def submit_users(
     deployment: Deployment, digest: str, users: int, seed: int, tokens: str
 ) -> dict[str, Any]:
     """Submit for users by the load generator, each until acknowledged; return its report."""
+    shipped = (_HERE.parents[1] / "deploy" / "load" / "scenarios" / "containers.toml").read_text()
+    own = f"people = {{dataset = '{DATASET}', seed = {seed}}}\nsending.concurrency = 4\n{shipped}"
+    program = f"import pathlib; print(pathlib.Path('/files/mine.toml').write_text({own!r}))"
+    _in_loadgen(deployment, "-c", program)
     outcome = deployment.compose(
-        *("run", "--rm", "-T", "loadgen", "load", digest, "--shuffler", "shuffler:7002"),
-        *("--i-run-these-services", "--authority", AUTHORITY, "--tokens", tokens),
-        *("--users", str(users), "--dataset", DATASET),
-        *("--seed", str(seed), "--mode", "users", "--concurrency", "4", "--json"),
+        *("run", "--rm", "-T", "loadgen", "load", "/files/mine.toml", digest),
+        *("--tokens", tokens, "--users", str(users), "--json"),
     )
     found: dict[str, Any] = json.loads(outcome.stdout)
     return found

@@ -26,6 +26,7 @@ from shuffledp.deploy.datasets.sample_people import people_of
 from shuffledp.deploy.datasets.sources import dataset
 from shuffledp.deploy.load.behaviour import Behaviour
 from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.load.scenario import read_scenario
 from shuffledp.deploy.load.users import SealedUsers, seal
 from shuffledp.deploy.results.decoder import read_candidates
 from shuffledp.deploy.results.next_task import Iterated, read_result
@@ -69,6 +70,9 @@ first = 2027-01-31T12:00:00Z
 every = "6 hours"
 rounds = 30
 """
+_SCENARIO: Final = (
+    b"target.sink = true\npeople.users = 5\nramp = {first = 1, last = 2.5, steps = 3}"
+)
 _QUESTIONS: Final = b"""[{"kind": "grr", "n": 50, "k": 4, "eps_l": 1.0, "delta": 1e-6},
 {"kind": "olh", "n": 20, "k": 8, "eps_l": 2, "M_binom": [10, 0.5], "eps": 0.5},
 {"kind": "laplace", "n": 5, "eps_l": 1, "eps": 0.5, "colluders": 1},
@@ -146,6 +150,7 @@ _FILES: Final[tuple[tuple[Any, ...], ...]] = (
         *(drafts.as_toml(one).encode() for one in DRAFTS),
     ),
     ("toml", "series.toml", read_series, _SERIES),
+    ("toml", "scenario.toml", lambda path: read_scenario(str(path), {}), _SCENARIO),
     ("json", "questions.json", answer_file, _QUESTIONS),
     (
         *("toml", "user_agent.toml"),

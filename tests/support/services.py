@@ -14,6 +14,7 @@ from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.common.runtime.rpc import open_channel
 from shuffledp.common.runtime.tls import development_files
 from shuffledp.deploy.clients.local_parties import LOOPBACK
+from shuffledp.deploy.load.scenario import LoadChecks, LoadTarget
 from shuffledp.deploy.load.target import Target, connect
 from shuffledp.protos.shuffledp.v1 import analyzer_pb2_grpc, shuffler_pb2_grpc, user_agent_pb2_grpc
 from tests.support.http_calls import HttpConnection
@@ -72,14 +73,14 @@ class Services(services.Services):
 
     def load_target(self, signed: SignedTask) -> AbstractAsyncContextManager[Target]:
         """Connect the load generator to these services, with both operators' tokens."""
-        return connect(
-            "services",
-            self.shuffler.address,
-            signed.digest(),
+        tokens = (self.directory / party / "operator.token" for party in ("shuffler", "analyzer"))
+        there = LoadTarget(
+            shuffler=self.shuffler.address,
             authority=self.authority,
-            operator=self.operator,
-            watcher=self.shuffler_operator,
+            shuffler_token_file=next(tokens),
         )
+        own = LoadChecks(analyzer=self.analyzer.address, analyzer_token_file=next(tokens))
+        return connect(there, signed.digest(), own)
 
     async def publish(self, **changes: Any) -> SignedTask:
         """Publish a small task with a deadline of its own, as the operator."""

@@ -18,9 +18,7 @@ from shuffledp.common.runtime.settings import load
 from shuffledp.common.transparency.checkpoint import NoteKey
 from shuffledp.deploy.commands.options import parse_cap, parse_shares, task_digest
 from shuffledp.deploy.datasets.sources import dataset
-from shuffledp.deploy.load.behaviour import shares_from
-from shuffledp.deploy.load.plan import ramp_from
-from shuffledp.deploy.load.target import page_from, usage_from
+from shuffledp.deploy.load.target import usage_from
 from shuffledp.deploy.tasks.value_parser import parse_breakdown, parse_range, parse_tables
 from shuffledp.lab.accountant.query import parse_distribution
 from shuffledp.protos.shuffledp.v1 import shuffler_pb2
@@ -97,10 +95,4 @@ PARSERS: Final = (
         form="json",
     ),
     Parser(name="page of metrics", read=usage_from, seeds=(_METRICS,), form="text"),
-    typed("address of metrics", page_from, "shuffler=http://127.0.0.1:9/metrics", share=4),
-    typed(
-        *("shares of misbehaving users", shares_from, "0.1", "malformed=.02,duplicate=0.5"),
-        share=4,
-    ),
-    typed("ramp", lambda text: ramp_from(text).phases, "100:2000:10", share=4),
 )

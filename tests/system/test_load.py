@@ -11,11 +11,11 @@ from rich.console import Console
 from shuffledp.common.messages.result import Means
 from shuffledp.common.task.draft import NumberDraft
 from shuffledp.common.task.shuffler_spec import ShufflerSpec
-from shuffledp.deploy.load.behaviour import shares_from
+from shuffledp.deploy.load.behaviour import MISBEHAVING
 from shuffledp.deploy.load.plan import LoadPlan
 from shuffledp.deploy.load.report import ProgressBars
 from shuffledp.deploy.load.run import execute
-from shuffledp.deploy.load.sending import Mode
+from shuffledp.deploy.load.scenario import LoadTarget, Mode
 from shuffledp.deploy.load.target import local
 from shuffledp.deploy.tasks.drafts import as_toml
 from tests.support.chains import FLANKS, chain
@@ -27,7 +27,7 @@ from tests.support.tasks import draft
 async def test_20000_users_with_a_tenth_misbehaving_are_counted_to_the_last(mode: Mode) -> None:
     """Every count of `shuffledp load --local` is exact, and the mean squared error as predicted."""
     # Fails by chance with probability below 1e-9: the ratio's standard deviation is below .05.
-    plan = LoadPlan(mode=mode, n_users=20_000, shares=shares_from("0.1"))
+    plan = LoadPlan(mode=mode, n_users=20_000, shares=dict.fromkeys(MISBEHAVING, 1 / 60))
     with ProgressBars(Console(quiet=True)) as bars:
         finished = await execute(local(plan), plan, bars=bars)
 
@@ -48,7 +48,7 @@ async def test_a_draft_with_two_shufflers_is_collected_over_both(tmp_path: Path)
     file.write_text(as_toml(wanted), encoding="utf-8")
     plan = LoadPlan(mode="bulk", n_users=300, dataset="zipf:100")
     with ProgressBars(Console(quiet=True)) as bars:
-        finished = await execute(local(plan, file), plan, bars=bars)
+        finished = await execute(local(plan, LoadTarget(draft=file)), plan, bars=bars)
 
     assert finished is not None
     assert [] == [row for row in finished.rows if not row.holds]
@@ -82,7 +82,7 @@ async def test_20000_numbers_are_collected_as_digits(name: str, tmp_path: Path) 
     file.write_text(as_toml(draft(**fields | _DIGITS[name])), encoding="utf-8")
     plan = LoadPlan(mode="bulk", n_users=users)
     with ProgressBars(Console(quiet=True)) as bars:
-        finished = await execute(local(plan, file), plan, bars=bars)
+        finished = await execute(local(plan, LoadTarget(draft=file)), plan, bars=bars)
 
     assert finished is not None
     assert finished.result is not None

@@ -164,15 +164,15 @@ def test_no_figure_is_truncated(width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
 
 
-def test_failures_are_in_capitals_and_repeated_at_the_end() -> None:
+def test_failures_come_first_and_are_in_capitals_in_the_table() -> None:
     """They are marked without colour, too."""
     text = _at(80, failed_report())
-    table, _, behind = text.partition("FAILED")
-    behind = " ".join(behind.split())
+    before, _, table = text.partition("Weakest point")
+    before = " ".join(before.split())
 
     assert table.index("A batch") < table.index("CONTRADICTED") < table.index("Correctness")
     for part in ("told two values apart", "Find out why", "NOT PASSED: 1 of 9 checks failed."):
-        assert part in behind, part
+        assert part in before, part
     demo = _at(80, demo_report())
     assert "FAILED" not in demo
     assert "Weakest point: shuffler+analyzer, epsilon 4 at delta 0." in demo

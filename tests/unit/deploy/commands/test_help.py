@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup, TyperOption
 
 from shuffledp.deploy.cli import app
-from shuffledp.deploy.load.behaviour import NAMES
+from shuffledp.deploy.load.scenario import SHIPPED
 from shuffledp.lab.accountant.query import MECHANISMS
 from tests.support.commands import COMMANDS, ROOT, called, examples, help_text, words_of
 
@@ -70,7 +70,9 @@ def test_an_example_names_its_task_by_a_digest(name: str) -> None:
             if parameter.name != "task":
                 continue
             option = isinstance(parameter, TyperOption)
-            digits = words[words.index("--task") + 1 if option else len(full_name.split())]
+            before = [each for each in command.params if not isinstance(each, TyperOption)]
+            place = words.index("--task") + 1 if option else before.index(parameter)
+            digits = words[place if option else place + len(full_name.split())]
             left_out = digits.startswith("--") and not parameter.required
             assert left_out or "DIGEST" == digits
 
@@ -110,11 +112,11 @@ def _run(program: str, *arguments: str) -> str:
 
 
 def test_help_names_all_choices_that_only_a_run_loads() -> None:
-    """Mechanisms of the accountant, and misbehaviours of a load run."""
+    """Mechanisms of the accountant, and scenarios of a load run."""
     account, load = (" ".join(help_text(f"shuffledp {name}").split()) for name in _CHOOSING)
 
     assert f"One of {', '.join(MECHANISMS)}." in account
-    assert f"({NAMES})" in load
+    assert f"those shipped: {', '.join(SHIPPED)}." in load
 
 
 def test_help_and_version_import_no_command() -> None:

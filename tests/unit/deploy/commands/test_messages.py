@@ -199,7 +199,7 @@ async def test_a_dead_service_ends_the_live_page_before_it_is_served(tmp_path: P
     [
         "contribute {}",
         "live {}",
-        "load {} --shuffler h:1 --i-run-these-services",
+        "load local {} --shuffler h:1",
         "sentinels plant --task {} --count 1 --output o",
         "sentinels check --task {} --input /dev/null",
     ],

@@ -1,23 +1,21 @@
-"""Options of a load run: rates, ramps, arrivals, behaviours, and options that are refused."""
+"""The plan of a load run: rates, ramps, arrivals, behaviours and drafts."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from shuffledp.common.errors import PlanError, SettingsError, UsageError
+from shuffledp.common.errors import PlanError
 from shuffledp.common.task.task import Task
-from shuffledp.deploy.load.behaviour import MISBEHAVING, Behaviour, Tally, assign, shares_from
-from shuffledp.deploy.load.plan import LoadPlan, Ramp, arrivals, ramp_from
+from shuffledp.deploy.load.behaviour import Behaviour, Tally, assign
+from shuffledp.deploy.load.plan import LoadPlan, arrivals
+from shuffledp.deploy.load.scenario import LoadTarget, Ramp
 from shuffledp.deploy.load.target import load_draft, unpublished
 from shuffledp.deploy.tasks.drafts import as_toml, read
 from tests.support.chains import COINS, chain
-from tests.support.command_line import shown
 from tests.support.tasks import draft
 
-_DIGEST = "5b" * 32
 _DRAFT = """domain_size = 3
 local_epsilon = 4.0
 delta = 1e-6
@@ -25,8 +23,6 @@ n_min = 1900
 target_size = 2500
 deadline = 2030-01-31T12:00:00Z
 """
-_SERVICES = ["--shuffler", "127.0.0.1:1"]
-_MINE = "--i-run-these-services"
 
 
 def test_a_closed_loop_has_as_many_in_flight_as_one_shuffler_serves_well() -> None:
@@ -41,33 +37,7 @@ def test_a_ramp_climbs_evenly() -> None:
     """Rates go from the first to the last, each for the seconds of a step."""
     phases = [(100, 250), (200, 500), (300, 750), (400, 1000)]
 
-    assert phases == ramp_from("100:400:4", step_seconds=2.5).phases
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("0.1", dict.fromkeys(MISBEHAVING, 0.1 / 6)),
-        ("malformed=.02, dropping=0.5", {Behaviour.MALFORMED: 0.02, Behaviour.DROPPING: 0.5}),
-    ],
-)
-def test_shares_are_named_or_split_evenly(text: str, expected: dict[Behaviour, float]) -> None:
-    """A behaviour that is not named does not happen."""
-    assert pytest.approx(expected) == shares_from(text)
-
-
-_RAMPS = ("", "1", "1:2", "a:b:c", "1:2:3:4", "1:2:0", "2:1:3", "0:1:2", "1:inf:2", "nan:2:2")
-_SHARES = ("", "x", "-0.1", "1", "nan", "malformed=1", "honest=0.5", "malformed=", "a=b=c")
-
-
-@pytest.mark.parametrize(
-    ("read", "text"),
-    [*((ramp_from, text) for text in _RAMPS), *((shares_from, text) for text in _SHARES)],
-)
-def test_an_invalid_ramp_or_share_is_refused(read: Callable[[str], object], text: str) -> None:
-    """The form, a number or a behaviour is wrong, or no honest user is left."""
-    with pytest.raises((PlanError, UsageError)):
-        read(text)
+    assert phases == Ramp(first=100, last=400, steps=4, step_seconds=2.5).phases
 
 
 def test_behaviours_are_dealt_to_the_nearest_number_and_the_last_user_is_honest() -> None:
@@ -118,46 +88,6 @@ def test_bursts_come_at_once_and_keep_the_rate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["--local", "--metrics", "x=http://127.0.0.1:1/m", "5b1f"], "drop TASK, --metrics:"),
-        (["--local", "--replay", "u"], "drop --replay:"),
-        (["--sink", "--close"], "drop --close:"),
-        ([*_SERVICES, _DIGEST, "--draft", "d"], "drop --draft:"),
-        ([*_SERVICES, _DIGEST, "--token-file", "t"], "drop --token-file:"),
-        ([*_SERVICES, _DIGEST, "--prepare", "u", "--mode", "users"], "drop --mode:"),
-        ([*_SERVICES, _DIGEST, "--shuffler-token-file", "t", _MINE], f"drop {_MINE}:"),
-        ([*_SERVICES, "--replay", "u", "--users", "5"], "drop --users:"),
-        (["--local", "--ramp", "1:2:2", "--rate", "5"], "drop --rate:"),
-        (["--local", "--rate", "5", "--p99-limit", "9"], "drop --p99-limit:"),
-        (["--local", "--mode", "bulk", "--fetch-task"], "drop --fetch-task:"),
-        (["--local", "--pattern", "burst"], "--pattern burst needs --rate or --ramp"),
-        (["--local", "--rate", "5", "--burst", "9"], "drop --burst:"),
-        (["--local", "--rate", "5", "--concurrency", "9"], "drop --concurrency:"),
-        (["--local", "--sink"], "choose a target"),
-        ([*_SERVICES, _MINE], "the task's digest is missing"),
-        ([*_SERVICES, _DIGEST, _MINE, "--analyzer", "a:1"], "--analyzer needs --token-file"),
-        ([*_SERVICES, _DIGEST, _MINE, "--close"], "--close needs --shuffler-token-file"),
-        ([*_SERVICES, _DIGEST, "--users", "5"], "--shuffler-token-file or --i-run-these-services"),
-        ([*_SERVICES, "--replay", "u"], "--shuffler-token-file or --i-run-these-services"),
-    ],
-)
-def test_an_option_without_effect_or_without_its_like_is_refused(
-    given: list[str], message: str
-) -> None:
-    """The error names it before anything is read or started, even with its default value."""
-    with pytest.raises(UsageError, match=message):
-        shown("load", *given)
-
-
-@pytest.mark.parametrize("given", [[_MINE], ["--shuffler-token-file", "t"], ["--prepare", "u"]])
-def test_consent_is_a_word_or_a_token_and_preparing_needs_none(given: list[str]) -> None:
-    """The next failure is a file that does not exist."""
-    with pytest.raises(SettingsError, match="cannot be read"):
-        shown("load", *_SERVICES, _DIGEST, "--authority", "nowhere/a.pem", *given)
-
-
-@pytest.mark.parametrize(
     ("users", "sentence"),
     [(1900, None), (1999, None), (1899, "1,899 users would"), (2501, "allow 1,900 to 2,500: use")],
 )
@@ -169,10 +99,10 @@ def test_a_draft_is_published_as_it_is_or_refused(
     file.write_text(_DRAFT, encoding="utf-8")
     if sentence is not None:
         with pytest.raises(PlanError, match=sentence):
-            load_draft(file, LoadPlan(n_users=users))
+            load_draft(LoadTarget(draft=file), LoadPlan(n_users=users))
         return
 
-    assert read(file) == load_draft(file, LoadPlan(n_users=users))
+    assert read(file) == load_draft(LoadTarget(draft=file), LoadPlan(n_users=users))
 
 
 def test_a_sink_has_keys_of_both_shufflers(tmp_path: Path) -> None:
@@ -180,7 +110,7 @@ def test_a_sink_has_keys_of_both_shufflers(tmp_path: Path) -> None:
     file = tmp_path / "draft.toml"
     wanted = draft(**chain(COINS), n_min=1900, target_size=2500)
     file.write_text(as_toml(wanted), encoding="utf-8")
-    task = Task.from_bytes(unpublished(LoadPlan(n_users=2000), file).task_bytes)
+    task = Task.from_bytes(unpublished(LoadPlan(n_users=2000), LoadTarget(draft=file)).task_bytes)
 
     assert [COINS, COINS] == [task.hop(number).noises[0] for number in (0, 1)]
     assert 2 == len({each.key for each in task.shufflers})

@@ -22,9 +22,10 @@ from shuffledp.deploy.clients.analyzer import OperatorClient
 from shuffledp.deploy.clients.shuffler import ShufflerClient
 from shuffledp.deploy.commands.load import print_report
 from shuffledp.deploy.load.behaviour import Behaviour
-from shuffledp.deploy.load.plan import LoadPlan, Ramp
+from shuffledp.deploy.load.plan import LoadPlan
 from shuffledp.deploy.load.report import LoadReport, ProgressBars, as_json, show
 from shuffledp.deploy.load.run import _answer, run
+from shuffledp.deploy.load.scenario import Ramp
 from shuffledp.deploy.load.sender import Destination
 from shuffledp.deploy.load.target import GENERATOR, PartyUsage, Target
 from shuffledp.deploy.load.users import seal
@@ -60,7 +61,7 @@ async def test_failures_of_flooding_copies_are_told_apart() -> None:
 
     assert 0 < finished.tally.shed < finished.tally.failures.total()
     shed = f"{finished.tally.shed} are copies that flooding users sent on purpose."
-    assert shed in " ".join(printed(partial(show, finished), 80).split())
+    assert shed in " ".join(printed(partial(show, finished, details=False), 80).split())
     assert "2 failed" == bars.tasks[0].fields["seen"]
 
 
@@ -89,7 +90,7 @@ async def test_a_run_without_counts_or_result_prints_the_rest_and_fails(
     ):
         uncounted = await _run(LoadPlan(patience=0.0), shuffler=shuffler)
         finished = await _run(LoadPlan(patience=0.0), operator=operator)
-    for json, text in ((False, "users acknowledged"), (True, '"users_given_up": 2')):
+    for json, text in ((False, "2 users, closed loop"), (True, '"users_given_up": 2')):
         with pytest.raises(PeerError, match=r"the analyzer's result .* within 0\.1 seconds"):
             print_report(finished, json=json)
         assert text in capsys.readouterr().out
@@ -147,6 +148,6 @@ async def test_a_page_of_metrics_that_never_comes_is_reported_and_steers_no_term
     finished.tally.refusals[hostile] += 1
     finished.usage[hostile] = PartyUsage()
     finished.notes.append(hostile)
-    shown = printed(partial(show, finished), width=200)
+    shown = printed(partial(show, finished, details=True), width=200)
     assert 3 == shown.count("\\x1b]0;x\\x07[bold red]\\u202e")
     assert not set("\x1b\x07\u202e") & set(shown)

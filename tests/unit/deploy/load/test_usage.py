@@ -6,7 +6,7 @@ import pytest
 
 from shuffledp.common.errors import SettingsError
 from shuffledp.common.runtime.metrics import OF_ALL, Metrics, MetricsServer, Usage
-from shuffledp.deploy.load.target import GENERATOR, Meter, page_from, read_usage, usage_from
+from shuffledp.deploy.load.target import GENERATOR, Meter, read_usage, usage_from
 
 _PAGE = b"""# HELP shuffledp_process_cpu_seconds_total CPU.
 # TYPE shuffledp_process_cpu_seconds_total counter
@@ -43,24 +43,15 @@ def test_processor_time_never_falls_and_memory_is_the_largest_sample() -> None:
     assert 9 == meter.usage["a"].peak_memory_bytes
 
 
-@pytest.mark.parametrize(
-    "page", ["a=https://a/m", "a=file:///etc/passwd", "a=127.0.0.1:9", "http://a/m", "a=", "=http:"]
-)
-def test_a_metrics_page_is_named_by_party_and_address(page: str) -> None:
-    """Files and other protocols are refused."""
-    with pytest.raises(SettingsError, match="PARTY=http://"):
-        page_from(page)
-
-
 def test_processes_and_pages_are_sampled_and_unreachable_ones_left_out() -> None:
     """Samples are taken before and after the block, so that a short run has some."""
     metrics = Metrics(OF_ALL)
     metrics.advance_to("shuffledp_process_cpu_seconds_total", 12.5)
     metrics.set("shuffledp_process_resident_memory_bytes", 3_000_000)
     server = MetricsServer("127.0.0.1:0", metrics)
-    party, url = page_from(f"shuffler=http://{server.address}/metrics")
+    url = f"http://{server.address}/metrics"
     processes = {"here": os.getpid(), "nowhere": 2**22 + 1}
-    pages = {party: url, "gone": "http://127.0.0.1:9/m"}
+    pages = {"shuffler": url, "gone": "http://127.0.0.1:9/m"}
     with Meter(lambda: processes, pages) as meter:
         assert _READ == read_usage(url)
     server.stop()

@@ -383,18 +383,19 @@ def test_an_invalid_option_is_refused(
         shown("plan", *asked, *arguments)
 
 
-def test_the_table_comes_first_and_the_guarantees_on_request() -> None:
+def test_the_best_design_comes_first_and_the_guarantees_on_request() -> None:
     """Without --guarantees, one sentence has both figures with δ and their coalitions."""
     found = _plan(messages_cap=1.0)
     short, long = (
         printed(partial(show, found, guarantees=asked), width=200) for asked in (False, True)
     )
 
-    assert short.split("\n")[0].strip() == "Best design of each protocol under these requirements"
-    assert "Values of --head ± standard error: 0.05 ±" in short
+    best, _, _ = short.partition("Best design of each protocol under these requirements")
+    assert best.startswith(f"{found.best.protocol}: ")
+    assert "Values of --head ± standard error: 0.05 ±" in best
     assert "; the deadline is in 7 days.\n" in draft(found, _NOW)
-    assert "at delta 1e-06 against analyzer" in short
-    assert "against shuffler+analyzer. --guarantees lists" in short
+    assert "at delta 1e-06 against analyzer" in best
+    assert "against shuffler+analyzer. --guarantees lists" in best
     assert "Guarantees for each of at least" in long
     assert "Guarantees for each of at least" not in short
 
