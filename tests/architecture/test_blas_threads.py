@@ -17,6 +17,7 @@ _ENTRIES = (
 )
 _FIRST = """
 import importlib, os, sys
+import cryptography.x509, google.protobuf.message, grpc.aio, prometheus_client, pydantic
 
 class Stop:
     def find_spec(self, name, path, target=None):
@@ -32,7 +33,11 @@ for entry in sys.argv[1:]:
         importlib.import_module(entry)
         import numpy
 """
-"""Imports each entry point in a process of its own, until it would load numpy."""
+"""
+Imports each entry point in a process of its own, until it would load numpy.
+
+Each has the libraries that many need, and that do not load numpy.
+"""
 _PROGRAM = """
 import importlib, sys
 importlib.import_module(sys.argv[1])

@@ -6,10 +6,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
 import yaml
 
 from tests.support.scrapes import DEFINITIONS
+from tests.support.tables import table
 from tests.support.tools import output_of
 
 _DEPLOY: Final = Path(__file__).parents[2] / "deploy"
@@ -32,7 +32,7 @@ def _yaml(path: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("query", _QUERIES)
+@table("query", _QUERIES)
 def test_a_panel_queries_metrics_that_a_service_defines(query: str) -> None:
     """A misspelt name would be an empty panel; every query filters by job and instance."""
     named = re.findall(r"\b(\w+)\{([^}]*)\}", query)
@@ -46,7 +46,7 @@ def test_a_panel_queries_metrics_that_a_service_defines(query: str) -> None:
         )
 
 
-@pytest.mark.parametrize("panel", _PANELS, ids=lambda panel: panel["title"])
+@table("panel", _PANELS)
 def test_a_legend_uses_labels_of_its_metric(panel: dict[str, Any]) -> None:
     """A misspelt label would be an empty legend."""
     for target in panel["targets"]:

@@ -24,7 +24,9 @@ from shuffledp.issuer.settings import IssuerSettings
 from shuffledp.publisher.settings import PublisherSettings
 from shuffledp.shuffler.settings import ShufflerSettings
 from shuffledp.user_agent.settings import UserAgentSettings
+from tests.support.schemas import compose_specification, validator
 from tests.support.scrapes import DEFINITIONS
+from tests.support.tables import table
 from tests.support.tools import output_of
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -107,7 +109,7 @@ def _networks(service: dict[str, Any]) -> set[str]:
     return set(service.get("networks", ()))
 
 
-@pytest.mark.parametrize("image", [name for name in IMAGES if name != "auditor"])
+@table("image", [name for name in IMAGES if name != "auditor"])
 def test_an_images_lock_is_part_of_the_whole_lock(image: str) -> None:
     """Image and project pin the same versions and hashes, so that images run what is tested."""
     whole, part = pins("requirements.lock"), pins(f"deploy/docker/{image}.lock")
@@ -135,11 +137,8 @@ def test_a_partys_lock_pins_what_its_group_names(party: str) -> None:
 
 def test_the_compose_files_are_valid() -> None:
     """They follow the Compose specification, which both generations of the program read."""
-    checks = "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"
-    two = "compose.two-shufflers.yaml"
-    files = "compose.yaml", "compose.scale.yaml", "grafana/compose.yaml", two
-
-    assert "ok" in output_of(sys.executable, *checks, *files, folder=_ROOT / "deploy")
+    for file in (_COMPOSE, _SCALE, _SECOND, _yaml("grafana/compose.yaml")):
+        compose_specification().validate(file)
 
 
 def _check_closed(networks: dict[str, Any]) -> None:
@@ -330,11 +329,9 @@ def test_who_relies_on_a_second_shuffler_pins_it(party: str) -> None:
 @pytest.mark.parametrize("services", [_CONTAINERS, _SCALED, _TWO], ids=["plain", "scale", "two"])
 def test_every_container_is_hardened(services: dict[str, dict[str, Any]]) -> None:
     """As the schema says; extended services are complete."""
-    import jsonschema  # noqa: PLC0415  # takes most of a second, of every process that collects
-
     schema = Path(__file__).with_name("compose.schema.yaml").read_text(encoding="utf-8")
 
-    jsonschema.validate({"services": services}, yaml.safe_load(schema))
+    validator(yaml.safe_load(schema)).validate({"services": services})
 
 
 def test_a_partys_preparation_sees_only_its_own_files() -> None:
@@ -440,7 +437,7 @@ def test_this_machines_browser_reaches_the_page_and_the_services_that_it_calls()
     assert {} == published
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "party"),
     [
         (name, party)
@@ -542,7 +539,7 @@ def test_every_alert_is_tested_firing_and_not_firing() -> None:
     assert set(_rules()) == fires == rests
 
 
-@pytest.mark.parametrize("alert", _rules().values(), ids=lambda alert: alert["alert"])
+@table("alert", _rules().values())
 def test_an_alert_uses_existing_metrics(alert: dict[str, Any]) -> None:
     """A misspelt name or label value would never fire."""
     selected = re.findall(r"\b(shuffledp_\w+|up)\b(?:\{([^}]*)\})?", alert["expr"])

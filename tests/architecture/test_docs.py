@@ -17,6 +17,7 @@ from shuffledp.deploy.tasks.schedule import read_series
 from shuffledp.lab.accountant.query import MECHANISMS
 from tests.support.commands import ROOT, blocks
 from tests.support.source_tree import FOLDERS
+from tests.support.tables import table
 from tests.support.waivers import WAIVABLE
 
 _DOCS: Final = ROOT / "docs"
@@ -215,7 +216,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds:g} s" if seconds < 120 else f"{seconds / 60:g} min"
 
 
-@pytest.mark.parametrize(("method", "call"), CALLS.items())
+@table(("method", "call"), CALLS.items())
 def test_callers_and_limits_of_an_rpc_are_documented(method: str, call: Call) -> None:
     """The page states each RPC's certificate and token, and its limits on calls and time."""
     _, certificate, operators = _row("Certificates", method)

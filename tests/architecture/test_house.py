@@ -187,8 +187,8 @@ def test_a_public_method_has_a_docstring_or_overrides_one_that_has() -> None:
 _STARTED: Final = (*PARTIES, "witness.checking")
 _START_EACH: Final = """
 import importlib, json, os, sys
-import google.protobuf.message, grpc.aio, numpy, prometheus_client, pydantic  # shared by all
-from cryptography.hazmat.primitives.asymmetric import ed25519
+import asyncio, cryptography.x509, google.protobuf.json_format, grpc.aio, grpc_reflection.v1alpha
+import numpy, psutil, prometheus_client, pydantic.dataclasses, randomgen, sqlite3, uvicorn
 
 paths = [path for path in sys.path if not os.path.isdir(path + "/shuffledp")]
 for folder, party, others in json.load(sys.stdin):

@@ -17,12 +17,12 @@ from shuffledp.common.runtime.certificates import FRONT_END
 from shuffledp.common.runtime.settings import ServiceSettings, load
 from shuffledp.issuer.settings import IssuerSettings
 from shuffledp.shuffler.settings import ShufflerSettings
+from tests.support.schemas import check_kubernetes, validator
 from tests.support.tools import output_of
 
 _DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 _FOLDER: Final = _DEPLOY / "kubernetes"
 _COMPOSE: Final = _DEPLOY / "compose.scale.yaml"
-_VERSION: Final = "1.37"
 _SCHEMA: Final = yaml.safe_load(
     Path(__file__).with_name("kubernetes.schema.yaml").read_text(encoding="utf-8")
 )
@@ -57,12 +57,14 @@ def _objects(party: str) -> list[dict[str, Any]]:
     return [found for name in names for found in _yaml(_FOLDER / party / name)]
 
 
-def _validate(found: dict[str, Any]) -> None:
-    import jsonschema  # noqa: PLC0415  # both take seconds, of every process that collects
-    import kubernetes_validate  # noqa: PLC0415
+@cache
+def _own() -> Any:
+    return validator(_SCHEMA)
 
-    kubernetes_validate.validate(found, _VERSION, strict=True)
-    jsonschema.validate(found, _SCHEMA)
+
+def _validate(found: dict[str, Any]) -> None:
+    check_kubernetes(found)
+    _own().validate(found)
 
 
 def _of_kind(party: str, *kinds: str) -> Iterator[dict[str, Any]]:
@@ -116,11 +118,9 @@ def test_every_object_of_a_base_follows_the_schemas(party: str) -> None:
 
 def test_every_rule_of_the_schema_applies_to_an_object() -> None:
     """A rule about a name that is no longer there would hold of nothing."""
-    import jsonschema  # noqa: PLC0415  # as above
-
     objects = [found for party in _SETTINGS for found in _objects(party)]
     for rule in _SCHEMA["allOf"]:
-        condition = jsonschema.Draft202012Validator(_SCHEMA).evolve(schema=rule["if"])
+        condition = _own().evolve(schema=rule["if"])
         assert any(map(condition.is_valid, objects)), rule["if"]
 
 

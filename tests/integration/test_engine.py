@@ -129,7 +129,7 @@ async def test_an_engine_that_is_away_or_without_workers_is_an_error(party: Engi
             await party.executor.run(ShuffleJob.scatter, job, range(3))
 
 
-@pytest.mark.parametrize("party", ["shuffler", "analyzer"])
+@pytest.mark.parametrize("party", ["shuffler", pytest.param("analyzer", marks=pytest.mark.slow)])
 async def test_a_party_with_an_engine_shuffles_or_counts(tmp_path: Path, party: str) -> None:
     """Its worker fetches the jobs from the coordinator's internal service."""
     environment = dict[str, str]()

@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 
 from tests.support.source_tree import FOLDERS
+from tests.support.tables import table
 
 _ROOT: Final = Path(__file__).parents[2]
 _TABLE: Final = Path(__file__).with_name("faults.toml")
@@ -19,7 +20,6 @@ _MOST_ROWS: Final = 72
 """Each row shows what no other does: a new one replaces another, or raises this with its reason."""
 _SECONDS: Final = 300.0
 _FAULTS: Final[list[dict[str, str]]] = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["fault"]
-_each_fault: Final = pytest.mark.parametrize("fault", _FAULTS, ids=lambda fault: fault["name"])
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +41,7 @@ def test_the_table_is_short_and_names_each_fault_once() -> None:
     assert len({fault["name"] for fault in _FAULTS}) == len(_FAULTS)
 
 
-@_each_fault
+@table("fault", _FAULTS)
 def test_a_fault_still_applies(fault: dict[str, str]) -> None:
     """The fault's text occurs once in its file, and its test exists."""
     file, _, function = fault["test"].partition("::")
@@ -52,7 +52,7 @@ def test_a_fault_still_applies(fault: dict[str, str]) -> None:
 
 
 @pytest.mark.slow
-@_each_fault
+@pytest.mark.parametrize("fault", _FAULTS, ids=lambda fault: fault["name"])
 def test_a_fault_fails_its_test(fault: dict[str, str], tree: Path) -> None:
     """The test itself fails; a failed collection does not count."""
     file = tree / fault["file"]

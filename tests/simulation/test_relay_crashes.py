@@ -160,7 +160,7 @@ async def _run(
 
 @pytest.mark.parametrize(
     "every",
-    [pytest.param(False, id="a twentieth"), pytest.param(True, id="all", marks=pytest.mark.slow)],
+    [pytest.param(False, id="a fortieth"), pytest.param(True, id="all", marks=pytest.mark.slow)],
 )
 async def test_a_crash_at_any_boundary_loses_and_doubles_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, every: bool
@@ -176,7 +176,7 @@ async def test_a_crash_at_any_boundary_loses_and_doubles_nothing(
     first: dict[Boundary, int] = {}
     for number, boundary in enumerate(boundaries):
         first.setdefault(boundary, number)
-    numbers = range(len(boundaries)) if every else list(first.values())[::20]
+    numbers = range(len(boundaries)) if every else list(first.values())[::40]
     for number in numbers:
         await _run(tmp_path / f"crash {number}", number)
 

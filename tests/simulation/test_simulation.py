@@ -174,7 +174,7 @@ _REPUBLISHED: Final = [
 
 @given(_OPERATIONS)
 @example(_REPUBLISHED)
-@settings(_PROFILE, max_examples=10, derandomize=True)
+@settings(_PROFILE, max_examples=5, derandomize=True)
 def test_nothing_is_lost_and_nothing_counted_twice(operations: list[Operation]) -> None:
     """World.check and World.check_end hold after any operations in any order."""
     _run_anew(operations)

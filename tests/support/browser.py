@@ -61,6 +61,8 @@ _LEVELS: Final = "[...document.querySelectorAll('h1,h2,h3,h4')].map((x) => Numbe
 _QUIET: Final = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--disable-software-rasterizer", "--disable-site-isolation-trials"),
+    *("--renderer-process-limit=1", "--disable-features=SpareRendererForSitePerProcess"),
 )
 
 

@@ -146,9 +146,9 @@ async def run(directory: Path) -> Evidence:
     evidence = Evidence()
     cluster = Cluster(directory, LOUD, log_level="DEBUG", metrics_listen="127.0.0.1:0")
     try:
-        await cluster.start_analyzer()
+        await cluster.start_analyzer(opening_processes=1)
         await evidence.proxy.start(directory / "tls", cluster.analyzer.address)
-        await cluster.start_shuffler(analyzer=evidence.proxy.address)
+        await cluster.start_shuffler(analyzer=evidence.proxy.address, opening_processes=1)
         await cluster.start_user_agent()
         await _collect(cluster, evidence)
         await cluster.shuffler.stop()

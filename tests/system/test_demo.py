@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +6,7 @@ import numpy as np
 import pytest
 
 from shuffledp.deploy.datasets.sample_people import sample_people
+from tests.support.command_line import shown
 
 
 def test_the_demo_collects_and_writes_a_histogram(tmp_path: Path) -> None:
@@ -62,15 +61,6 @@ def test_the_demo_with_two_shufflers_names_both_and_the_coalitions_epsilon(tmp_p
 
 def _demo(folder: Path, *more: str) -> tuple[str, dict[str, Any]]:
     """Run the demo in a folder; return what it prints, in one line, and its result."""
-    program = "from shuffledp.deploy.cli import main; main()"
-    outcome = subprocess.run(
-        [sys.executable, "-c", program, "demo", "--users", "600", "--seed", "11", *more],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert 0 == outcome.returncode, outcome.stderr
-    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    return " ".join(outcome.stdout.split()), result
+    written = folder / "result.json"
+    printed = shown("demo --users 600 --seed 11 --output", str(written), *more)
+    return " ".join(printed.split()), json.loads(written.read_text(encoding="utf-8"))

@@ -343,12 +343,13 @@ async def test_texts_that_nobody_listed_are_found_and_spelled(
             assert abs(share - shares.get(value, 0.0)) <= _FAR * error
 
 
-async def test_a_text_goes_from_the_device_to_the_table(cluster: Cluster) -> None:
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_text_goes_from_the_device_to_the_table(running: Cluster) -> None:
     """A text that half of 3,000 people hold comes first in the table, and is detected."""
     # Fails by chance with probability below 1e-9: the text's share is nine standard errors.
     half, quarter = _USERS // 2, _USERS // 4
     texts: list[Value] = [*["rhubarb"] * half, *["sorrel"] * quarter, *[""] * quarter]
-    task, result = await _collect(cluster, texts, _draft(cluster, _people("string")))
+    task, result = await _collect(running, texts, _draft(running, _people("string")))
 
     candidates = ("rhubarb", "sorrel", "nobody's")
     found = result_view(result.estimate, task, most=5, candidates=candidates)

@@ -14,7 +14,7 @@ from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.clients import envelopes, publish
 from tests.support.connections import connect, hold_calls, resident_bytes, shuffler_stub
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 _MEBIBYTE = 2**20
 _ROOM = 400 * _MEBIBYTE

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from shuffledp.audit.harness.byte_search import encodings, kinds_found
 from shuffledp.audit.harness.services import files_of
@@ -42,8 +43,9 @@ def _memory(pid: int) -> bytes:
     return b"".join(found)
 
 
+@pytest.mark.asyncio(loop_scope="session")
 async def test_no_party_holds_another_partys_secrets_while_a_batch_collects(
-    cluster: Cluster,
+    running: Cluster,
 ) -> None:
     """
     The analyzer's private key is only in the analyzer's memory: its key file is encrypted.
@@ -51,15 +53,15 @@ async def test_no_party_holds_another_partys_secrets_while_a_batch_collects(
     The shuffler's disk and log hold no report, plain or sealed, and no id. A large field makes it
     unlikely that a report is found by chance among zeros.
     """
-    signed = await publish(cluster, 1000, domain_size=10_000_000, buckets=251)
+    signed = await publish(running, 1000, domain_size=10_000_000, buckets=251)
     task, digest = Task.from_bytes(signed.task_bytes), signed.digest()
     contributor, rng = Contributor(task, digest), np.random.default_rng(1)
     envelopes = [contributor.prepare(number, rng).envelope for number in range(_USERS)]
     request = shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=envelopes)
-    authority = cluster.authority.read_bytes()
-    async with open_channel(cluster.shuffler.address, "shuffler", authority) as channel:
+    authority = running.authority.read_bytes()
+    async with open_channel(running.shuffler.address, "shuffler", authority) as channel:
         await reply(shuffler_pb2_grpc.ShufflerStub(channel).SubmitBulk(request, timeout=20), "it")
-    children = (cluster.analyzer, cluster.shuffler, cluster.user_agent)
+    children = (running.analyzer, running.shuffler, running.user_agent)
     analyzer_key, shuffler_key = (active_key(child.state) for child in children[:2])
     private = analyzer_key.private_bytes()
     held = [_memory(child.process.pid) for child in children]
@@ -81,5 +83,5 @@ async def test_no_party_holds_another_partys_secrets_while_a_batch_collects(
         written[1],
     )
     # Not the wrong place: the reports are there, under the batch's key.
-    stored = b"".join(stored_groups(cluster.shuffler.state))
+    stored = b"".join(stored_groups(running.shuffler.state))
     assert [] == [report for report in sealed if report not in stored]

@@ -46,6 +46,7 @@ from tests.support.chains import chain
 from tests.support.kind_tasks import VALUES, kind_task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task, unclaimed_task
 from tests.support.reductions import geometric_noise
+from tests.support.tables import table
 from tests.support.tasks import SHUFFLER_NOISE, PublishedTask, published
 
 _FIXED = published(dummies_per_user=1)
@@ -322,7 +323,7 @@ def test_means_are_in_the_units_of_the_task(protocol: str) -> None:
     assert pytest.approx((found.standard_errors**2).mean()) == found.mse_theory
 
 
-@pytest.mark.parametrize(
+@table(
     ("protocol", "middle", "half"),
     [(name, 12, 12) for name in protocols_of("mean") if not PROTOCOLS[name].noiseless]
     + [(name, 3, 2) for name in protocols_of("vector") if not PROTOCOLS[name].noiseless],
@@ -388,8 +389,8 @@ def test_a_key_without_reports_is_unknown(fakes: tuple[float, ...]) -> None:
         assert ({2.0}, {3.0}) == (set(means.tolist()), set(errors.tolist()))
 
 
-@pytest.mark.parametrize("refused", [0, 300])
-@pytest.mark.parametrize("protocol", [name for name in ITEM_PROTOCOLS if "strings" not in name])
+@table("refused", [0, 300])
+@table("protocol", [name for name in ITEM_PROTOCOLS if "strings" not in name])
 def test_shares_sum_to_one_whatever_was_refused(protocol: str, refused: int) -> None:
     """Also after padding, sampling, and dummies of either kind; shares are unrefined."""
     task = unclaimed_task(protocol)

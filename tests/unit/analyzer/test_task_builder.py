@@ -18,10 +18,11 @@ from shuffledp.common.task.task import Task
 from tests.support.chains import FLANKS
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields, kind_task, lasting_task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, unclaimed_task
+from tests.support.tables import table
 from tests.support.tasks import SHUFFLER_NOISE, draft, published
 
 
-@pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
+@table("protocol", OF_OTHER_KINDS)
 def test_a_task_of_every_kind_round_trips(protocol: str) -> None:
     """
     The mechanism satisfies the claimed local ε; reports are as many as views, and with local noise
@@ -78,7 +79,7 @@ def test_a_lasting_question_gets_no_amplification() -> None:
         lasting_task(population="")
 
 
-@pytest.mark.parametrize(
+@table(
     ("protocol", "changes", "rule"),
     [
         ("duchi", {"texts": TextDraft()}, r"has a table \[texts\]; the protocol duchi is for mean"),
@@ -140,7 +141,7 @@ def test_an_invalid_draft_is_refused_with_the_rule(
         complete(draft(**fields | changes), analyzer_key=bytes(31) + b"\x09", nonce=bytes(32))
 
 
-@pytest.mark.parametrize("protocol", ITEM_PROTOCOLS)
+@table("protocol", ITEM_PROTOCOLS)
 def test_a_draft_may_leave_out_the_local_epsilon_of_true_reports(protocol: str) -> None:
     """Without local noise it is infinite; other protocols need it."""
     if protocol_named(protocol).noiseless:

@@ -13,6 +13,7 @@ from shuffledp.audit.harness.clock import ManualClock
 from shuffledp.common.errors import CredentialError, SettingsError
 from shuffledp.issuer.id_tokens import IdTokens, parse_key_set, verified_subject
 from tests.support.id_tokens import AUDIENCE, KEY_SET, KEYS, NOW, PROVIDER, claims, signed
+from tests.support.tables import table
 
 _SET: Final = parse_key_set(KEY_SET)
 
@@ -32,7 +33,7 @@ def test_a_token_names_its_subject(algorithm: str) -> None:
 _NO_TIMES: Final[tuple[Any, ...]] = ("9999999999", True, [], float("inf"), float("nan"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("changes", "message"),
     [
         ({"exp": NOW - 60}, "expired"),
@@ -120,7 +121,7 @@ _FORGED: Final = {
 }
 
 
-@pytest.mark.parametrize("forged", _FORGED)
+@table("forged", _FORGED)
 def test_a_forged_token_is_refused(forged: str) -> None:
     """By its signature, algorithm, key or form."""
     with pytest.raises(CredentialError):
@@ -162,7 +163,7 @@ _P384: Final = ECAlgorithm.to_jwk(
 )
 
 
-@pytest.mark.parametrize(
+@table(
     "key",
     [
         {"kty": "oct", "k": "c2VjcmV0", "kid": "k", "alg": "HS256"},
@@ -190,7 +191,7 @@ def test_only_public_keys_for_signatures_are_usable(key: Any) -> None:
     ).keys()
 
 
-@pytest.mark.parametrize(
+@table(
     ("raw", "message"),
     [
         (b"", "not a JSON Web Key Set"),

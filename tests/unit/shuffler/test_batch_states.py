@@ -13,6 +13,7 @@ from shuffledp.shuffler.batch_states import (
     is_past_end,
     next_state,
 )
+from tests.support.tables import table
 
 _RULE = ClosingRule(n_min=10, target_size=20, deadline=100)
 _NEXT = {
@@ -30,8 +31,8 @@ _NEXT |= {(state, Event.DROP): BatchState.DROPPED for state in _DROPPED}
 _NEXT[BatchState.SENT, Event.DROP] = BatchState.UNCONFIRMED
 
 
-@pytest.mark.parametrize("event", Event)
-@pytest.mark.parametrize("state", BatchState)
+@table("event", Event)
+@table("state", BatchState)
 def test_an_event_moves_a_batch_or_is_refused(state: BatchState, event: Event) -> None:
     """For every pair; the error names state and event."""
     if (state, event) in _NEXT:
@@ -41,7 +42,7 @@ def test_an_event_moves_a_batch_or_is_refused(state: BatchState, event: Event) -
             next_state(state, event)
 
 
-@pytest.mark.parametrize("state", sorted(set(BatchState) - {BatchState.COLLECTING}, key=str))
+@table("state", sorted(set(BatchState) - {BatchState.COLLECTING}, key=str))
 def test_after_collecting_the_state_alone_decides(state: BatchState) -> None:
     """The first event above is due; closing again does nothing, unless the batch expired."""
     events = (event for before, event in _NEXT if before is state and event is not Event.DROP)
@@ -54,7 +55,7 @@ def test_after_collecting_the_state_alone_decides(state: BatchState) -> None:
         assert close_request_event(state, 0, _RULE) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("n_users", "now", "n_min", "event"),
     [
         (0, 50, 10, None),
@@ -77,7 +78,7 @@ def test_a_batch_closes_at_its_target_or_its_deadline_and_never_below_n_min(
     assert event is due_event(BatchState.COLLECTING, n_users, rule, now)
 
 
-@pytest.mark.parametrize("state", BatchState)
+@table("state", BatchState)
 def test_every_state_ends_by_itself_or_at_its_end_date(state: BatchState) -> None:
     """Thirty seconds after the deadline of 100, if the shuffler still keeps the batch then."""
     assert not is_past_end(state, _RULE, 30, 129.9)

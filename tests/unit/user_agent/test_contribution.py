@@ -32,6 +32,7 @@ from shuffledp.user_agent.contribution import (
 from tests.support.kind_tasks import OF_OTHER_KINDS, VALUES, kind_task, lasting_task
 from tests.support.mechanisms import Scripted
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
+from tests.support.tables import table
 from tests.support.tasks import PublishedTask, published
 
 _OF_KIND = {
@@ -58,7 +59,7 @@ def _encoded(protocol: str, value: Value, secret: bytes | None = None) -> Any:
     return encoder_for(task, secret)(value, np.random.default_rng(1))
 
 
-@pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
+@table("protocol", OF_OTHER_KINDS)
 def test_every_kind_of_value_goes_into_an_envelope_of_the_tasks_lengths(protocol: str) -> None:
     """Also values at the edge of the range."""
     task = kind_task(protocol)
@@ -413,7 +414,7 @@ def test_a_text_without_a_known_hash_becomes_uniform_elements() -> None:
     assert rows.max() < buckets
 
 
-@pytest.mark.parametrize(
+@table(
     ("encoding", "value", "rule"),
     [
         ("text", "longer than", "at most 8 bytes"),

@@ -19,6 +19,7 @@ from shuffledp.user_agent.contribution import (
 from tests.support.changed_tasks import changed
 from tests.support.kind_tasks import ATTRIBUTES, OTHER_KINDS, VALUES, kind_task
 from tests.support.protocol_tasks import protocol_task
+from tests.support.tables import table
 from tests.support.tasks import published
 
 _OF_KIND = {
@@ -41,8 +42,8 @@ def _encoded(protocol: str, value: Value) -> Any:
     return encoder_for(kind_task(protocol), None)(value, _RNG)
 
 
-@pytest.mark.parametrize("asked", OTHER_KINDS)
-@pytest.mark.parametrize("given", ["categorical", "mean", "vector", "key-value"])
+@table("asked", OTHER_KINDS)
+@table("given", ["categorical", "mean", "vector", "key-value"])
 def test_a_value_of_another_kind_is_refused(asked: Kind, given: Kind) -> None:
     """The message names both kinds, not the value."""
     if asked == given:
@@ -76,7 +77,7 @@ def test_a_number_or_pairs_may_be_sent_as_text(kind: Kind, value: Value, text: s
     assert repr(written) == repr(typed)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "pairs"),
     [
         ("film A: 3.5, B: 1", {0: 3.5, 1: 1.0}),
@@ -113,7 +114,7 @@ def test_an_item_goes_by_its_label_or_its_number_after_a_sign(text: str, item: i
     assert [item] == encoder_for(task, None)(text, np.random.default_rng(1)).tolist()
 
 
-@pytest.mark.parametrize("text", ["0", "1", "2", "+10", "10.0", "#3", "##1", "010", "#-1", "# "])
+@table("text", ["0", "1", "2", "+10", "10.0", "#3", "##1", "010", "#-1", "# "])
 def test_a_number_that_is_no_label_is_refused(text: str) -> None:
     """With the labels 10, 20 and 30, a 2 is no third item."""
     task = changed(published().task, domain_size=3, labels=("10", "20", "30"))
@@ -187,7 +188,7 @@ def test_a_group_and_a_number_name_a_bucket(value: str, bucket: int | None) -> N
     assert [bucket] == _item(value, **fields)
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "changes", "rule"),
     [
         ("a", {}, "one of the 2 groups of country (DE, Côte), such as DE / \u2026"),
@@ -244,7 +245,7 @@ def test_a_text_that_names_no_item_is_refused_without_being_repeated(text: str) 
         encoder_for(many, None)("perhaps", np.random.default_rng(1))
 
 
-@pytest.mark.parametrize(
+@table(
     ("protocol", "value", "rule"),
     [
         ("piecewise", _SECRET, "a number must lie between 0 and 24"),

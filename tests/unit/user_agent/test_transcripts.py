@@ -38,6 +38,7 @@ from shuffledp.protos.shuffledp.v1 import shuffler_pb2
 from shuffledp.user_agent.contribution import Contributor
 from shuffledp.user_agent.policy import Claim, check, check_totals
 from tests.support.policies import generous
+from tests.support.tables import table
 from tests.support.vectors import vectors
 from tests.vectors.make_transcripts import (
     FOLDER,
@@ -222,7 +223,7 @@ def test_the_claims_hold_or_are_refused(step: int) -> None:
                 check_coalition_claim(task)
 
 
-@pytest.mark.parametrize("row", vectors("transcript_budgets"), ids=lambda row: row["local"])
+@table("row", vectors("transcript_budgets"))
 def test_a_cap_below_a_total_refuses_the_last_answer(row: Transcript) -> None:
     """A cap of the total itself does not."""
     *spent, last = (
@@ -267,7 +268,7 @@ def test_a_transcript_is_verified_step_by_step(name: str) -> None:
         step(shown)
 
 
-@pytest.mark.parametrize("name", _NAMES)
+@table("name", _NAMES)
 def test_the_same_draws_give_the_same_reports(name: str) -> None:
     """In the same order and with the same bounds, each used once; the given envelope opens."""
     shown, digest = vectors(name), _digest(vectors(name))
@@ -315,7 +316,7 @@ def test_every_failing_twin_is_refused(name: str) -> None:
     assert expected == {twin["why"]: _outcome(good | twin) for twin in good["failing"]}
 
 
-@pytest.mark.parametrize("odd", vectors("transcript_signatures"), ids=lambda odd: odd["why"])
+@table("odd", vectors("transcript_signatures"))
 def test_odd_keys_and_signatures_are_refused(odd: dict[str, Any]) -> None:
     """OpenSSL alone accepts forgeries of keys of small order, which no identity can have."""
     label, message = odd["label"].encode(), bytes.fromhex(odd["message"])

@@ -41,6 +41,7 @@ from shuffledp.deploy.datasets.sources import dataset
 from shuffledp.lab.simulate.collection import collect
 from shuffledp.lab.simulate.experiments.projection import shrink_to_common_mean
 from tests.support.plain_refinements import is_right
+from tests.support.tables import table
 from tests.support.tasks import published
 
 _GRR = Grr(4, ResponseWeights.for_epsilon(1.0))
@@ -109,8 +110,8 @@ def test_base_cut_keeps_significant_shares_and_spreads_the_rest() -> None:
     np.testing.assert_allclose(refined, [0.29, *[0.71 / 19] * 19])
 
 
-@pytest.mark.parametrize("share", [-0.01, 0.0, 1e-5, 1e-3, 7.9e-3, 8.1e-3, 0.3, 0.999, 1.2])
-@pytest.mark.parametrize("steepness", [0.3, 1.0, 1.7])
+@table("share", [-0.01, 0.0, 1e-5, 1e-3, 7.9e-3, 8.1e-3, 0.3, 0.999, 1.2])
+@table("steepness", [0.3, 1.0, 1.7])
 def test_a_posterior_mean_is_the_integral(share: float, steepness: float) -> None:
     """Compared with the integral of the normal density times the power law, to 1e-4."""
     sigma, least = 1e-3, 1e-6
@@ -196,7 +197,7 @@ def test_every_refinement_satisfies_its_plain_formula(way: Refinement) -> None:
     assert not is_right(way, evidence, np.full(12, 1 / 12))
 
 
-@pytest.mark.parametrize(
+@table(
     ("shrink", "means", "expected"),
     [
         (shrink_to_zero, [2, 0, 0, -2], [1.5, 0, 0, -1.5]),

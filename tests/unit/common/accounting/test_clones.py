@@ -12,6 +12,7 @@ from shuffledp.common.accounting.clones import CloneRelease
 from shuffledp.common.accounting.published import BoundSetting
 from shuffledp.lab.bounds.other_bounds import clones_epsilon, clones_of_2021, clones_of_2023
 from tests.support.reductions import of_grr
+from tests.support.tables import table
 
 Reduce = Callable[[float, AnonymitySet], CloneRelease]
 _REDUCTIONS = (clones_of_2021, clones_of_2023)
@@ -40,7 +41,7 @@ def _worlds(clones: CloneRelease, epsilon: float) -> float:
     return delta
 
 
-@pytest.mark.parametrize(
+@table(
     "make",
     [
         partial(clones_of_2021, 1.5),
@@ -54,8 +55,8 @@ def _worlds(clones: CloneRelease, epsilon: float) -> float:
         ),
     ],
 )
-@pytest.mark.parametrize("others", [0, 1, 7, 60])
-@pytest.mark.parametrize("epsilon", [0.0, 0.2, 0.39, 1.4])
+@table("others", [0, 1, 7, 60])
+@table("epsilon", [0.0, 0.2, 0.39, 1.4])
 def test_delta_matches_the_two_worlds(
     make: Callable[[AnonymitySet], CloneRelease], others: int, epsilon: float
 ) -> None:

@@ -9,6 +9,7 @@ from scipy import integrate, stats
 from shuffledp.common.accounting.conditional import COARSE_GRID, Cells
 from shuffledp.common.accounting.epsilon_search import gaussian_delta, least_epsilon
 from shuffledp.lab.planning.calibration import gaussian_mu
+from tests.support.tables import table
 
 
 @pytest.mark.parametrize(("trials", "chance"), [(40, 0.2), (10**6, 0.01)])
@@ -33,8 +34,8 @@ def test_gaussian_delta_is_the_integral_that_defines_it(mu: float, epsilon: floa
     assert gaussian_delta(mu, epsilon) == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize("delta", [0.3, 1e-6, 1e-15])
-@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 5.0])
+@table("delta", [0.3, 1e-6, 1e-15])
+@table("epsilon", [1e-3, 0.1, 5.0])
 def test_mu_and_delta_are_inverse(epsilon: float, delta: float) -> None:
     """Without loss μ is 0; if everything is lost it is infinite."""
     assert gaussian_delta(gaussian_mu(epsilon, delta), epsilon) == pytest.approx(delta, rel=1e-4)
@@ -42,8 +43,8 @@ def test_mu_and_delta_are_inverse(epsilon: float, delta: float) -> None:
     assert gaussian_mu(epsilon, 1.0) == math.inf
 
 
-@pytest.mark.parametrize("guess", [1e-6, 0.1, 5.0, 90.0])
-@pytest.mark.parametrize("rate", [0.5, 3.0, 1000.0])
+@table("guess", [1e-6, 0.1, 5.0, 90.0])
+@table("rate", [0.5, 3.0, 1000.0])
 def test_the_least_epsilon_for_a_delta_is_found(rate: float, guess: float) -> None:
     """On a curve with a known answer: never below it, at most 3e-5 above."""
     exact = math.log(1e6) / rate

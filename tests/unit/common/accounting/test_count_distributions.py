@@ -19,6 +19,7 @@ from shuffledp.common.accounting.count_distributions import (
     upper_quantile,
 )
 from shuffledp.lab.accountant.query import Poisson
+from tests.support.tables import table
 
 
 def _exact_at_most(distribution: CountDistribution, outcome: int) -> mpmath.mpf:
@@ -111,8 +112,8 @@ def test_thinning_stays_in_the_family(
     assert thinned == distribution.thinned(0.5)
 
 
-@pytest.mark.parametrize("chance", [0.0, 1e-6, 0.02, 0.5, 1.0])
-@pytest.mark.parametrize("trials", [0, 1, 7, 400])
+@table("chance", [0.0, 1e-6, 0.02, 0.5, 1.0])
+@table("trials", [0, 1, 7, 400])
 def test_stop_loss_bounds_its_sum(trials: int, chance: float) -> None:
     """Never below the sum over outcomes, and within 1e-8."""
     outcomes = np.arange(trials + 1)
@@ -125,8 +126,8 @@ def test_stop_loss_bounds_its_sum(trials: int, chance: float) -> None:
     np.testing.assert_allclose(bound, exact, rtol=1e-8, atol=1e-12)
 
 
-@pytest.mark.parametrize("chance", [0.5, 0.125, 0.0009765625])
-@pytest.mark.parametrize("trials", [0, 1, 7, 1000])
+@table("chance", [0.5, 0.125, 0.0009765625])
+@table("trials", [0, 1, 7, 1000])
 def test_masses_are_the_true_ones_rounded_up(trials: int, chance: float) -> None:
     """By less than 1e-11, against rational arithmetic; the rest is at most the tail."""
     window = BinomialWindow.of(Binomial(trials, chance), 1e-30)

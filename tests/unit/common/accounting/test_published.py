@@ -38,6 +38,7 @@ from shuffledp.common.task.shuffler_spec import (
 )
 from shuffledp.lab.accountant.query import Poisson
 from tests.support.reductions import of_grr, of_hashing
+from tests.support.tables import table
 
 
 def _setting(
@@ -66,7 +67,7 @@ _LOG_4 = math.log(4e6)
 _CLOSED = math.sqrt(14 * math.log(2e6) * (math.exp(4) + 55) / (_N - 1))
 
 
-@pytest.mark.parametrize(
+@table(
     ("bound", "reduction", "anonymity_set", "expected"),
     [
         (  # √(14·h·ln(4/δ)/(|S| + (n-1)γ - √(2(n-1)γ·ln(2/δ)) - 1)), about .0376
@@ -120,7 +121,7 @@ def test_bounds_match_the_printed_formulas(
     assert bound(_setting(reduction, anonymity_set)) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize(
+@table(
     ("bound", "reduction", "users", "dummies", "message"),
     [
         (balle_closed_form, of_grr(56, 4.0), 10**6, 7, "here there are 7"),
@@ -163,7 +164,7 @@ def test_theorem_1_needs_a_large_blanket() -> None:
         od_hp_theorem_1(_setting(of_hashing(1000, 8.0), AnonymitySet(users=2, dummies=22_000), 0.9))
 
 
-@pytest.mark.parametrize("name", sorted(PUBLISHED))
+@table("name", sorted(PUBLISHED))
 def test_every_bound_accepts_only_its_own_settings(name: str) -> None:
     """Plain, with users' dummies of each item, and with the shuffler's noise."""
     noise = ShufflerSpec(noise=BinomialNoise(trials=50_000))

@@ -52,6 +52,7 @@ from shuffledp.lab.bounds.randomizers import (
 )
 from tests.support.reductions import of_grr, reduction_for
 from tests.support.reference_bounds import unary
+from tests.support.tables import table
 
 _GRR: Final = of_grr(4, 2.0)
 _BARE: Final = of_grr(4, math.inf)
@@ -82,8 +83,8 @@ _OF_DELTA: Final[list[Callable[[float], object]]] = [
 ]
 
 
-@pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, math.nan])
-@pytest.mark.parametrize("call", _OF_DELTA)
+@table("delta", [0.0, 1.0, -0.1, math.nan])
+@table("call", _OF_DELTA)
 def test_delta_lies_strictly_between_0_and_1(call: Callable[[float], object], delta: float) -> None:
     """And is at least 1e-15, or 1e-12 for several releases."""
     with pytest.raises(AccountingError, match="delta is"):
@@ -104,8 +105,8 @@ def test_epsilon_is_at_least_0(epsilon: float) -> None:
         ItemNoiseRelease(noise=_COINS).delta(epsilon)
 
 
-@pytest.mark.parametrize("make", [duchi, piecewise, symmetric_unary, optimized_unary])
-@pytest.mark.parametrize("local_epsilon", [0.0, -1.0, math.inf, math.nan, 60.0])
+@table("make", [duchi, piecewise, symmetric_unary, optimized_unary])
+@table("local_epsilon", [0.0, -1.0, math.inf, math.nan, 60.0])
 def test_described_randomizers_have_a_finite_local_epsilon(
     make: Callable[[float], object], local_epsilon: float
 ) -> None:
@@ -114,7 +115,7 @@ def test_described_randomizers_have_a_finite_local_epsilon(
         make(local_epsilon)
 
 
-@pytest.mark.parametrize(
+@table(
     ("call", "message"),
     [
         (lambda: AnonymitySet(users=0), "users is 0"),

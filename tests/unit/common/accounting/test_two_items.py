@@ -33,6 +33,7 @@ from tests.support.exhaustive_delta import (
 )
 from tests.support.protocol_tasks import protocol_task
 from tests.support.reductions import of_grr, of_hashing
+from tests.support.tables import table
 from tests.support.vectors import vectors
 
 _DUMMY = uniform_distribution([(0,), (1,)])
@@ -75,7 +76,7 @@ def test_every_data_set_and_outcome_is_covered(
     assert found <= _TOLERANCE * truth + 1e-13
 
 
-@pytest.mark.parametrize("row", vectors("two_items")["vectors"], ids=str)
+@table("row", vectors("two_items")["vectors"])
 def test_vectors_are_met_from_above(row: dict[str, Any]) -> None:
     """Against convolutions for up to 2,000 users at every j, and for more at some."""
     random = Binomial(*row["M_binom"]) if "M_binom" in row else None

@@ -13,6 +13,7 @@ from shuffledp.common.crypto.hpke import (
 )
 from shuffledp.common.errors import WireError
 from shuffledp.common.task_digest import TaskDigest
+from tests.support.tables import table
 from tests.support.vectors import vectors
 
 _FILES = [vectors(name) for name in ("hpke", *(f"hpke-{suite}" for suite in list(SUITES)[1:]))]
@@ -21,7 +22,7 @@ _DIGEST = TaskDigest(bytes(32))
 _HYBRID = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
 
 
-@pytest.mark.parametrize("case", _VECTORS, ids=lambda case: f"{case['suite']}: {case['name']}")
+@table("case", _VECTORS)
 def test_every_vector_opens_or_fails_as_it_says(case: dict[str, Any]) -> None:
     """A wrong key, role, digest, bit or length gives one error with one message."""
     assert sorted(SUITES) == sorted(file["suite"] for file in _FILES)

@@ -27,6 +27,7 @@ from shuffledp.user_agent.contribution import encoder_for
 from tests.support.kind_tasks import OF_OTHER_KINDS, VALUES, kind_task
 from tests.support.mechanisms import EXAMPLES, example
 from tests.support.protocol_tasks import protocol_task, unclaimed_task
+from tests.support.tables import table
 
 _RNG: Final = np.random.default_rng(1)
 _NO_GENERATORS: Final[tuple[Any, ...]] = (7, None, np.random, np.random.RandomState(1))
@@ -39,7 +40,7 @@ def _items() -> list[tuple[str, Mechanism]]:
     return [*((name, example(name)) for name in EXAMPLES), ("hierarchy", trees)]
 
 
-@pytest.mark.parametrize(("name", "mechanism"), _items())
+@table(("name", "mechanism"), _items())
 def test_items_are_whole_numbers_of_any_integer_type(name: str, mechanism: Mechanism) -> None:
     """A list is an array; nothing is truncated or converted from another type."""
     found, again = (mechanism.randomize(items, np.random.default_rng(5)) for items in _ALIKE)
@@ -76,7 +77,7 @@ def test_what_is_no_generator_is_refused_by_every_method(generator: Any) -> None
             call()
 
 
-@pytest.mark.parametrize(("name", "mechanism"), _items())
+@table(("name", "mechanism"), _items())
 def test_numbers_of_people_and_dummies_are_whole(name: str, mechanism: Mechanism) -> None:
     """Nothing is truncated; a list is an array; none is negative."""
     users: Any = [1] * mechanism.domain_size
@@ -104,7 +105,7 @@ def test_numbers_of_people_and_dummies_are_whole(name: str, mechanism: Mechanism
             call()
 
 
-@pytest.mark.parametrize(("name", "mechanism"), _items())
+@table(("name", "mechanism"), _items())
 def test_an_item_is_whole_and_reports_are_those_of_the_mechanism(
     name: str, mechanism: Mechanism
 ) -> None:
@@ -121,7 +122,7 @@ def test_an_item_is_whole_and_reports_are_those_of_the_mechanism(
                 read(wrong)
 
 
-@pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
+@table("protocol", OF_OTHER_KINDS)
 def test_values_of_other_kinds_have_their_types(protocol: str) -> None:
     """A text is no array of numbers, responses or elements, and is not taken apart."""
     randomizer: Randomizer = randomizer_of(kind_task(protocol))
@@ -154,7 +155,7 @@ def test_a_local_epsilon_may_be_any_number(epsilon: Any) -> None:
             ResponseWeights.for_epsilon(cast("Any", wrong))
 
 
-@pytest.mark.parametrize(
+@table(
     ("build", "field"),
     [
         (lambda: Grr(50, cast("Any", 4.0)), "weights of Grr has the type float"),

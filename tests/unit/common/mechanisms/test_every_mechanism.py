@@ -15,8 +15,9 @@ from shuffledp.common.mechanisms.square_wave import SquareWave
 from shuffledp.common.mechanisms.support import SupportCounting
 from shuffledp.common.mechanisms.weights import ResponseWeights
 from tests.support.mechanisms import EXAMPLES, NONCE, RowByRow, Scripted, example
+from tests.support.tables import table
 
-_EVERY = pytest.mark.parametrize("name", EXAMPLES)
+_EVERY = table("name", EXAMPLES)
 
 
 @_EVERY
@@ -71,8 +72,8 @@ def _published(local_epsilon: float, items: int) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize("local_epsilon", [0.1, 0.5, 1.0, 2.0, 4.0, 8.0])
-@pytest.mark.parametrize("name", list(_published(1.0, 12)))
+@table("local_epsilon", [0.1, 0.5, 1.0, 2.0, 4.0, 8.0])
+@table("name", list(_published(1.0, 12)))
 def test_the_variance_of_a_rare_item_matches_the_papers(name: str, local_epsilon: float) -> None:
     """They agree except for the rounding of the weights."""
     half = local_epsilon / 2 if name == "symmetric-unary" else local_epsilon

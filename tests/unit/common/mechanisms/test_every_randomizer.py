@@ -26,6 +26,7 @@ from shuffledp.common.protocols import NumberMechanismName
 from shuffledp.common.task.draft import PairDraft
 from tests.support.mechanisms import EXAMPLES, example
 from tests.support.numbers import EVERY, ONE_NUMBER, number_example
+from tests.support.tables import table
 
 
 class _Example(NamedTuple):
@@ -103,7 +104,6 @@ _CASES: Final[dict[str, Callable[[], _Example]]] = {
         for row in ((16, 4, 0.5, 0.75), (40, 8, 0, 1), (5, 1, 0.25, 0.75), (8, 1, 0, 1))
     },
 }
-_EVERY = pytest.mark.parametrize("name", _CASES)
 
 
 @cache
@@ -111,9 +111,9 @@ def _example(name: str) -> _Example:
     return _CASES[name]()
 
 
-@_EVERY
+@pytest.mark.parametrize("name", _CASES)
 @given(junk=st.binary(max_size=150))
-@settings(max_examples=30)
+@settings(max_examples=12)
 def test_any_bytes_are_counted_or_refused(name: str, junk: bytes) -> None:
     """Counting valid reports gives an estimate, and any other report a ReportError."""
     mechanism, _, estimable = _example(name)
@@ -132,7 +132,7 @@ def test_any_bytes_are_counted_or_refused(name: str, junk: bytes) -> None:
             mechanism.tally(reports)
 
 
-@_EVERY
+@table("name", _CASES)
 def test_reports_are_valid_and_null_reports_are_not(name: str) -> None:
     """Reports stay valid through their bytes, and the tallies of parts add up to the whole."""
     mechanism, sent, _ = _example(name)

@@ -49,6 +49,7 @@ from tests.support.exhaustive_delta import (
     uniform_distribution,
 )
 from tests.support.mechanisms import NONCE
+from tests.support.tables import table
 
 _3_TO_1: Final = ResponseWeights(true=3, other=1)
 _LOG_3: Final = math.log(3)
@@ -211,7 +212,7 @@ _ROWS: Final[dict[str, _Row]] = {
     "pairs with a fake at the upper end": _pairs(Fraction(6), 3, 4, 1),
     "pairs with fakes inside": _pairs(Fraction(24, 5), 3, 1, 3),
 }
-_EVERY = pytest.mark.parametrize("name", _ROWS)
+_EVERY = table("name", _ROWS)
 _OF_NUMBERS: Final = (NumberMechanism, SampledCoordinates)
 
 
@@ -239,7 +240,7 @@ def _found(name: str) -> tuple[list[Reports], Matrix]:
     )
 
 
-@_EVERY
+@pytest.mark.parametrize("name", _ROWS)
 def test_reports_have_the_distribution_of_their_definition(name: str) -> None:
     """For every value, and for dummies."""
     row, (reports, chances) = _ROWS[name], _found(name)
@@ -306,7 +307,7 @@ def test_a_report_is_drawn_from_the_blanket_or_given_support(name: str) -> None:
     assert reduction.collision == pytest.approx(float(min(both)) * reduction.answers)
 
 
-@pytest.mark.parametrize("name", [name for name, row in _ROWS.items() if row.dummy is not None])
+@table("name", [name for name, row in _ROWS.items() if row.dummy is not None])
 def test_shares_are_unbiased_and_vary_as_stated(name: str) -> None:
     """By the exact moments of one report's estimate; for 40 users and 30 dummies."""
     row, (reports, chances) = _ROWS[name], _found(name)
@@ -321,7 +322,7 @@ def test_shares_are_unbiased_and_vary_as_stated(name: str) -> None:
     assert spread / 40**2 == pytest.approx(found, rel=1e-9)
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     [name for name, row in _ROWS.items() if row.dummy is not None and "unary" not in name],
 )
@@ -338,9 +339,7 @@ def test_a_channel_is_the_distribution_of_cells(name: str) -> None:
     assert weights @ expected == pytest.approx(channel.adjoint(weights) @ truth)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, row in _ROWS.items() if isinstance(row.mechanism, _OF_NUMBERS)]
-)
+@table("name", [name for name, row in _ROWS.items() if isinstance(row.mechanism, _OF_NUMBERS)])
 def test_means_are_unbiased_and_vary_as_stated(name: str) -> None:
     """By the exact moments of one report's estimate."""
     row, (reports, chances) = _ROWS[name], _found(name)

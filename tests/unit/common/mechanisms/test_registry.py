@@ -10,12 +10,13 @@ from shuffledp.common.mechanisms.registry import ITEM_MECHANISMS, mechanism_of
 from shuffledp.common.protocols import MechanismName
 from shuffledp.common.task.task import Task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
+from tests.support.tables import table
 from tests.support.tasks import published
 
 _LABELS = tuple(f"item {number}" for number in range(100))
 
 
-@pytest.mark.parametrize("protocol", ITEM_PROTOCOLS)
+@table("protocol", ITEM_PROTOCOLS)
 def test_mechanisms_are_rebuilt_from_their_tasks(protocol: str) -> None:
     """From published bytes, a mechanism meets the task's local ε and report length."""
     task = Task.from_bytes(protocol_task(protocol).to_bytes())
@@ -32,7 +33,7 @@ def test_mechanisms_are_rebuilt_from_their_tasks(protocol: str) -> None:
 _BARE = {"buckets": 0, "dummies_per_user": 0}
 
 
-@pytest.mark.parametrize(
+@table(
     ("wishes", "change", "message"),
     [
         (

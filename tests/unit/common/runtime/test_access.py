@@ -4,12 +4,13 @@ import pytest
 
 from shuffledp.common.errors import CallerError, CredentialError
 from shuffledp.common.runtime.access import Caller, OperatorToken, bearer_token, check_caller
+from tests.support.tables import table
 
 _SECRET = "5e" * 32
 _TOKEN = OperatorToken(_SECRET.encode())
 
 
-@pytest.mark.parametrize(
+@table(
     ("allowed", "name", "shown", "refusal"),
     [
         (Caller.ANYONE, None, None, None),

@@ -26,6 +26,7 @@ from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, task_
 from shuffledp.shuffler.servicer import ShufflerServicer
 from tests.support.http_attacks import MANY_LISTS
 from tests.support.http_calls import JSON, PROTO, AsgiCall
+from tests.support.tables import table
 
 _SUBMIT: Final = "/shuffledp.v1.Shuffler/Submit"
 _FETCH: Final = "/shuffledp.v1.Shuffler/FetchTask"
@@ -194,7 +195,7 @@ async def test_a_preflight_allows_what_devices_send(edge: Edge) -> None:
     assert "content-length" not in answer.fields
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "verb"),
     [
         ("/", "GET"),
@@ -221,7 +222,7 @@ async def test_whatever_devices_do_not_need_is_not_there(edge: Edge, path: str, 
     assert (404, b"", 0) == (answer.status, answer.body, call.reads)
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "status", "message"),
     [
         ({"content-type": ""}, 415, ""),
@@ -269,7 +270,7 @@ def test_no_json_takes_much_longer_to_parse_than_an_honest_submission() -> None:
     assert min(each for each, _ in costs) < 3 * min(each for _, each in costs)
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "body"),
     [
         (PROTO, b"\xff"),
@@ -289,10 +290,9 @@ def test_no_json_takes_much_longer_to_parse_than_an_honest_submission() -> None:
         (JSON, b"1" * 100_000),
     ],
 )
-async def test_what_is_no_message_is_refused_without_an_echo(
-    edge: Edge, kind: str, body: bytes
-) -> None:
+async def test_what_is_no_message_is_refused_without_an_echo(kind: str, body: bytes) -> None:
     """Unknown fields too."""
+    edge = Edge()
     answer = await AsgiCall(_SUBMIT, [body], fields={"content-type": kind}).of(edge.app)
     status, code, message = answer.error
     assert (400, "invalid_argument") == (status, code)
@@ -302,7 +302,7 @@ async def test_what_is_no_message_is_refused_without_an_echo(
     assert [WireError] == list(map(type, edge.noted))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 @given(body=st.binary(max_size=200) | st.text(max_size=100).map(str.encode), as_json=st.booleans())
 def test_any_bytes_give_an_answer_or_an_error(body: bytes, *, as_json: bool) -> None:
     """Never an internal one."""
@@ -316,11 +316,10 @@ def _family() -> list[type[ShuffleDpError]]:
     return [kind for kind in found if issubclass(kind, ShuffleDpError)]
 
 
-@pytest.mark.parametrize("kind", _family())
-async def test_every_error_of_the_family_has_a_status(
-    edge: Edge, kind: type[ShuffleDpError]
-) -> None:
+@table("kind", _family())
+async def test_every_error_of_the_family_has_a_status(kind: type[ShuffleDpError]) -> None:
     """Its message and Connect's code arrive; an overload is not marked, for it is temporary."""
+    edge = Edge()
     raised = kind("NOT_FOUND", "why") if kind is errors.PeerRefusalError else kind("why")
     edge.servicer.error = raised
     answer = await AsgiCall(_SUBMIT, [_ENVELOPE]).of(edge.app)
@@ -394,7 +393,7 @@ async def test_both_edges_share_their_limits(edge: Edge) -> None:
 _PROXY: Final = "198.51.100.1"
 
 
-@pytest.mark.parametrize(
+@table(
     ("client", "fields", "counted"),
     [
         ("192.0.2.1", {"x-forwarded-for": "192.0.2.9"}, ""),

@@ -18,6 +18,7 @@ from shuffledp.common.runtime.http_server import HttpServer, ServerCertificate
 from shuffledp.common.runtime.http_settings import host_names
 from shuffledp.common.runtime.tls import development_files
 from tests.support import http_attacks
+from tests.support.tables import table
 
 _PATIENCE: Final = 5.0
 
@@ -101,7 +102,7 @@ async def test_a_connection_is_kept_and_known_as_one(echo: tuple[HttpServer, Ech
     assert [True, True, False] == [other == first for other in others]
 
 
-@pytest.mark.parametrize(
+@table(
     ("sent", "status"),
     [
         ([b"hello\r\n\r\n"], 400),
@@ -139,7 +140,7 @@ async def test_what_is_no_request_is_answered_once_and_closed(
     assert b"connection: close" in answer
 
 
-@pytest.mark.parametrize(
+@table(
     ("host", "status"),
     [
         ("localhost", 200),

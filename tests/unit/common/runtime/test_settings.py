@@ -16,6 +16,7 @@ from shuffledp.issuer.settings import IssuerSettings
 from shuffledp.shuffler.settings import ShufflerSettings
 from shuffledp.user_agent.settings import UserAgentSettings
 from shuffledp.witness.settings import WitnessSettings
+from tests.support.tables import table
 from tests.support.transparency import KEYS, LOG_IDENTITY
 
 _GOOD = """
@@ -58,7 +59,7 @@ def test_the_environment_overrides_the_file(tmp_path: Path, word: str, *, flag: 
     assert settings.reflection is flag
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "environment", "message"),
     [
         (_GOOD + "surprise = 1\nanother = 2", {}, "unknown setting: another, surprise"),
@@ -120,7 +121,7 @@ def test_settings_that_break_a_rule_stop_the_start(
 _HTTP: Final = f"{_GOOD}http_listen = '127.0.0.1:0'\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "message"),
     [
         (_GOOD + "http_plain = true", "no use without http_listen"),
@@ -192,7 +193,7 @@ def _device(tmp_path: Path, line: str) -> UserAgentSettings:
     return load(UserAgentSettings, file, {}, "SHUFFLEDP_USER_AGENT")
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "message"),
     [
         *(
@@ -272,7 +273,7 @@ _EXECUTOR: Final = {"executor": "tls://h:1"}
 _STORE: Final = {"store": "postgresql://user:secret@host/name"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("role", "given", "message"),
     [
         ("all", _STORE, ""),

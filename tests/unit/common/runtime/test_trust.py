@@ -13,6 +13,7 @@ from shuffledp.common.errors import CallerError, SettingsError
 from shuffledp.common.runtime.certificates import FRONT_END, Authority, Certificate
 from shuffledp.common.runtime.tls import Tls, VerifiedCallers, development_files
 from shuffledp.common.runtime.trust import Trust
+from tests.support.tables import table
 
 _NOW = ManualClock().now()
 
@@ -87,7 +88,7 @@ def test_a_revoked_certificate_is_refused(
         assert {"shuffler"} == trust.verified(new)
 
 
-@pytest.mark.parametrize(
+@table(
     ("form", "message"),
     [
         (b"", "does not hold a certificate"),
@@ -121,7 +122,7 @@ def test_text_around_certificates_is_ignored(authorities: dict[str, Authority]) 
     assert Certificate.parse(raw) == authorities["analyzer"].certificate
 
 
-@pytest.mark.parametrize(
+@table(
     "line",
     [
         *(b" party: shuffler", b"Party: shuffler", b"party : shuffler", b"party shuffler"),

@@ -10,6 +10,7 @@ import pytest
 
 from shuffledp.common.errors import TaskError
 from shuffledp.common.task.cluster_dummies import ClusterDummies
+from tests.support.tables import table
 
 _VECTORS = json.loads(
     (Path(__file__).parents[3] / "vectors" / "signed.json").read_text(encoding="utf-8")
@@ -34,7 +35,7 @@ def _spec(law: Any) -> ClusterDummies:
     )
 
 
-@pytest.mark.parametrize("law", _VECTORS["laws"])
+@table("law", _VECTORS["laws"])
 def test_the_figures_are_those_of_the_reference_laws(law: Any) -> None:
     """Error, average length and largest submission."""
     spec, n, d = _spec(law), law["users"], law["items"]
@@ -73,7 +74,7 @@ def test_several_trials_add_their_rooms() -> None:
     assert ((5,), [1.0]) == (alike.lengths, alike.length_probabilities().tolist())
 
 
-@pytest.mark.parametrize(
+@table(
     ("changes", "message"),
     [
         ({"negative_weight": 0}, "negative_weight is 0; it must lie between 1 and 64"),

@@ -12,6 +12,7 @@ from shuffledp.common.task.domain_spec import BreakdownSpec, EdgesSpec
 from shuffledp.common.task.specs import hierarchy_sizes
 from shuffledp.common.task.task import Task
 from tests.support.protocol_tasks import protocol_task
+from tests.support.tables import table
 
 _EQUAL = EdgesSpec(low=0.0, high=10.0, buckets=5, unit="ms")
 _LOGARITHMIC = EdgesSpec(spacing="logarithmic", low=0.1, high=1000.0, buckets=4)
@@ -86,7 +87,7 @@ def test_numbers_outside_may_be_clipped(number: float, bucket: int) -> None:
             clipping.bucket_of(figure)
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "rule"),
     [
         ({"buckets": 1}, "buckets is 1"),
@@ -140,7 +141,7 @@ def test_levels_join_neighbours_of_a_group(
     assert sizes == hierarchy_sizes(buckets, fan_out, groups)
 
 
-@pytest.mark.parametrize(
+@table(
     "groups",
     [
         ("DE",),
@@ -176,7 +177,7 @@ def test_a_breakdown_makes_an_item_of_each_pair() -> None:
         assert task == Task.from_bytes(task.to_bytes())
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "rule"),
     [
         (

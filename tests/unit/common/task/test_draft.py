@@ -6,10 +6,11 @@ import pytest
 from shuffledp.common.errors import TaskError
 from shuffledp.common.task.canonical import encode, from_json
 from shuffledp.common.task.draft import TaskDraft
+from tests.support.tables import table
 from tests.support.tasks import draft
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "rule"),
     [
         ({"delta": "1e-6"}, "delta must be a number"),

@@ -12,9 +12,10 @@ from shuffledp.common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
 from shuffledp.common.task.dummy_forms import DUMMIES
 from shuffledp.common.task.named_dummies import ViewDummies
 from shuffledp.common.task.uniform_dummies import averaging
+from tests.support.tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("mean", "distribution", "certain", "extra", "maximum"),
     [
         (0.0, "fixed", 0, 0, 0),
@@ -56,7 +57,7 @@ def _distribution(of: str, **changes: Any) -> Any:
     return DUMMIES[of](**_DISTRIBUTIONS[of] | changes)
 
 
-@pytest.mark.parametrize(
+@table(
     ("distribution", "change", "message"),
     [
         ("fixed", {"per_user": -1}, "per_user is -1"),
@@ -117,7 +118,7 @@ def test_a_mean_is_the_direct_sum(
     assert mean == pytest.approx(spec.per_user + summed, rel=1e-12)
 
 
-@pytest.mark.parametrize(
+@table(
     ("distribution", "changes", "wanted"),
     [
         ("fixed", {}, [1.0]),

@@ -26,6 +26,7 @@ from shuffledp.common.task_digest import TaskDigest
 from tests.support.changed_tasks import changed
 from tests.support.kind_tasks import kind_task
 from tests.support.protocol_tasks import protocol_task
+from tests.support.tables import table
 from tests.support.tasks import published
 from tests.vectors.make_task_vectors import FILE, accepted_tasks
 
@@ -66,7 +67,7 @@ def test_a_task_has_one_byte_form_only() -> None:
             Task.from_bytes(other)
 
 
-@pytest.mark.parametrize(
+@table(
     ("change", "message"),
     [
         ({"domain_size": 1}, "domain_size is 1; it must lie between 2"),
@@ -134,7 +135,7 @@ def test_a_task_that_breaks_a_rule_cannot_exist(change: dict[str, Any], message:
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@table(
     "change",
     [
         {"true_weight": 2**63, "other_weight": 1},
@@ -182,7 +183,7 @@ def test_the_distribution_of_the_dummies_is_in_the_bytes() -> None:
             Task.from_bytes(raw.replace(b':"1288490189"', b":" + other))
 
 
-@pytest.mark.parametrize(
+@table(
     "other",
     ['"-inf"', '"Inf"', '"infinity"', '"nan"', "NaN", "Infinity", "-Infinity", "1e999", "null"],
 )
@@ -350,7 +351,7 @@ def test_a_tasks_canonical_bytes_never_change() -> None:
         assert task == Task.from_bytes(vectors[name]["bytes"].encode())
 
 
-@pytest.mark.parametrize("reason", _VECTORS["refused"])
+@table("reason", _VECTORS["refused"])
 def test_bytes_in_another_form_are_refused(reason: str) -> None:
     """A former format by its name."""
     message = "task format 1 is no longer read" if reason == "task format 1" else "."

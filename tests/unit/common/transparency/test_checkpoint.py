@@ -13,6 +13,7 @@ from shuffledp.common.transparency.checkpoint import (
     SignedCheckpoint,
 )
 from shuffledp.common.transparency.merkle import EMPTY_ROOT, MAX_SIZE
+from tests.support.tables import table
 from tests.support.transparency import KEYS, LOG, LOG_IDENTITY, NOW, ORIGIN, SPECIFIED_KEY, Log
 
 _PUBLISHED = """arche2025h1.staging.ct.transparency.dev
@@ -144,7 +145,7 @@ def test_lines_of_unknown_keys_are_ignored_and_a_wrong_line_of_a_known_key_is_no
         replace(signed, signatures=(wrong, own)).signed_at(LOG)
 
 
-@pytest.mark.parametrize(
+@table(
     ("old", "new"),
     [
         (b"\n1\n", b"\n01\n"),
@@ -195,7 +196,7 @@ def test_base64_has_one_form() -> None:
         Checkpoint.parse(text + "x")
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "",

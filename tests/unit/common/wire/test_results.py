@@ -26,6 +26,7 @@ from shuffledp.deploy.terminal.json_output import dumps
 from shuffledp.protos.shuffledp.v1 import analyzer_pb2
 from tests.support.ledger_entries import first_entry
 from tests.support.results import result as released
+from tests.support.tables import table
 
 _DIGEST = TaskDigest(b"d" * 32)
 _ENTRY = first_entry()
@@ -95,7 +96,7 @@ def test_a_result_holds_one_estimate() -> None:
         results.estimate_from_wire(analyzer_pb2.GetResultResponse())
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "field", "value", "rule"),
     [
         ("means", "means.means", [float("nan")] * 3, "means holds nan"),
@@ -155,7 +156,7 @@ def _set(message: Any, field: str, wrong: object) -> None:
         setattr(message, field, wrong)
 
 
-@pytest.mark.parametrize(
+@table(
     ("field", "wrong", "said"),
     [
         *(

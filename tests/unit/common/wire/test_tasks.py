@@ -17,6 +17,7 @@ from shuffledp.protos.shuffledp.v1 import analyzer_pb2
 from tests.support.example_tasks import DRAFTS, listed
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields
 from tests.support.protocol_tasks import protocol_task
+from tests.support.tables import table
 from tests.support.tasks import draft
 
 _SIGNED = SignedTask(task_bytes=b"task", signature=bytes(64))
@@ -26,7 +27,7 @@ _CLUSTERS: Final = draft(
 )
 
 
-@pytest.mark.parametrize(
+@table(
     "asked",
     [
         *DRAFTS,
@@ -35,7 +36,6 @@ _CLUSTERS: Final = draft(
         draft(bytes(1216 + 72), suite=_HYBRID, dummies_per_user=1.3),
         *(draft(**kind_draft_fields(name)) for name in OF_OTHER_KINDS),
     ],
-    ids=lambda asked: asked.protocol,
 )
 def test_a_draft_is_read_back_as_it_was_written(asked: TaskDraft) -> None:
     """Absent tables and budgets stay absent."""

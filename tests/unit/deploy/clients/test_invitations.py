@@ -10,6 +10,7 @@ from shuffledp.common.task.task import Task
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.deploy.clients.issuer import BROWSER_PROTOCOLS, invitation, is_for_browsers
 from tests.support.source_tree import ROOT
+from tests.support.tables import table
 from tests.support.vectors import vectors
 from tests.vectors.transcript_cases import ALL, CASES
 
@@ -42,7 +43,7 @@ def test_an_address_that_is_no_page_is_refused(page: str) -> None:
         invitation(page, _DIGEST, b"x")
 
 
-@pytest.mark.parametrize("name", ALL)
+@table("name", ALL)
 def test_a_task_is_for_browsers_if_the_device_in_typescript_answers_it(name: str) -> None:
     """Its transcripts are of both devices, or of the Python one alone."""
     task = Task.from_bytes(vectors(f"transcript-{name}")["task"].encode())

@@ -8,6 +8,7 @@ from shuffledp.common.runtime.certificates import FRONT_END, PARTIES, Certificat
 from shuffledp.common.runtime.tls import Tls, TlsFiles, development_files
 from shuffledp.common.runtime.trust import Trust
 from shuffledp.deploy.clients.key_folder import KeyFolder
+from tests.support.tables import table
 
 _NOW = ManualClock().now()
 _DAY = 86_400
@@ -116,9 +117,9 @@ def test_impossible_requests_are_refused(tmp_path: Path) -> None:
         keys.make(["nobody"], [], _NOW)
 
 
-@pytest.mark.parametrize("ending", ["", ".", ".."])
-@pytest.mark.parametrize("host", ["shuffler", "Operator", "shuffler-front-end", "COORDINATOR"])
-@pytest.mark.parametrize("party", ["analyzer", "shuffler-front-end", "worker"])
+@table("ending", ["", ".", ".."])
+@table("host", ["shuffler", "Operator", "shuffler-front-end", "COORDINATOR"])
+@table("party", ["analyzer", "shuffler-front-end", "worker"])
 def test_no_host_has_the_name_of_a_party_or_role(
     tmp_path: Path, party: str, host: str, ending: str
 ) -> None:
@@ -127,7 +128,7 @@ def test_no_host_has_the_name_of_a_party_or_role(
         KeyFolder(tmp_path).make([party], ["example.org", host + ending], _NOW)
 
 
-@pytest.mark.parametrize(
+@table(
     "host",
     [
         *("shuffler:50051", "[::1]", "", ".", " ", "shuffler ", "shuffler\n", "shuffler\0", "*"),

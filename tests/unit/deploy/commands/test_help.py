@@ -13,6 +13,7 @@ from shuffledp.deploy.cli import app
 from shuffledp.deploy.load.scenario import SHIPPED
 from shuffledp.lab.accountant.query import MECHANISMS
 from tests.support.commands import COMMANDS, ROOT, called, examples, help_text, words_of
+from tests.support.tables import table
 
 _HARD: Final = (
     *("accounting", "alphabet", "anonymity", "authority", "budget", "buckets", "certificate"),
@@ -40,7 +41,7 @@ def _has(text: str, word: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(word.replace('-', ' '))}s?(?!\w)", plain) is not None
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@table("name", COMMANDS)
 def test_a_command_has_a_sentence_an_example_and_help_for_every_option(name: str) -> None:
     """Its help prints the example whole, and cuts off no sentence in a list of commands."""
     command, text = COMMANDS[name], help_text(name)
@@ -59,7 +60,7 @@ def test_a_command_has_a_sentence_an_example_and_help_for_every_option(name: str
         assert "..." not in text.partition("\nCommands:")[2]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@table("name", COMMANDS)
 def test_an_example_names_its_task_by_a_digest(name: str) -> None:
     """DIGEST stands for all 64 digits, whichever party is asked."""
     for example in examples(COMMANDS[name]):

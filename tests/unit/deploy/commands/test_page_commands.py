@@ -25,6 +25,7 @@ from shuffledp.user_agent.policy import Claim, Policy, check_totals
 from shuffledp.user_agent.settings import UserAgentSettings
 from tests.support.command_line import shown
 from tests.support.commands import COMMANDS, ROOT, blocks, called, commands_on, examples, words_of
+from tests.support.tables import table
 
 _PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _ON_PAGES: Final = [(page, line) for page in _PAGES for line in commands_on(page)]
@@ -69,11 +70,7 @@ def test_commands_are_found_on_the_pages() -> None:
     assert any("contribute DIGEST --person" in line for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("page", "line"),
-    [*_ON_PAGES, *((None, line) for line in _IN_HELP)],
-    ids=lambda one: getattr(one, "name", one),
-)
+@table(("page", "line"), [*_ON_PAGES, *((None, line) for line in _IN_HELP)])
 def test_a_command_that_is_shown_has_real_options_and_all_required_ones(
     page: Path | None, line: str
 ) -> None:

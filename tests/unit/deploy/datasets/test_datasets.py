@@ -13,6 +13,7 @@ from shuffledp.common.errors import TaskError
 from shuffledp.common.task.specs import MAX_DOMAIN_SIZE
 from shuffledp.deploy.datasets.names import COVID_US_STATES, IPUMS_1940_CITY
 from shuffledp.deploy.datasets.sources import Dataset, dataset, load
+from tests.support.tables import table
 
 _PYARROW = importlib.util.find_spec("pyarrow") is not None
 _FIVE = Dataset(name="five", title="", labels=(), counts=np.array([3, 0, 1, 1, 0]))
@@ -93,7 +94,7 @@ def test_a_file_has_a_row_per_person_or_per_item(tmp_path: Path) -> None:
     assert ("b", "é") == dataset(_write(tmp_path, "value\né\nb\né\n")).labels
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "content", "message"),
     [
         ("", b"", "the first line of mine.csv is empty; it must name the columns"),
@@ -128,7 +129,6 @@ def test_a_file_has_a_row_per_person_or_per_item(tmp_path: Path) -> None:
         # 64 MB in 64 kB: no more than a megabyte of it is read.
         ("bomb.csv.gz", gzip.compress(b"value\n" + b"x" * (64 << 20)), "is too long"),
     ],
-    ids=lambda each: each if isinstance(each, str) else "content",
 )
 def test_a_file_that_breaks_a_rule_is_refused(
     tmp_path: Path, name: str, content: bytes | None, message: str
@@ -142,7 +142,7 @@ def test_a_file_that_breaks_a_rule_is_refused(
     assert path.name in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "message"),
     [
         ("kosarak", "kosarak is not a data set; it must be ipums1940_city"),

@@ -21,6 +21,7 @@ from shuffledp.deploy.datasets.sample_people import numbers_of, people_of
 from shuffledp.deploy.datasets.sources import Dataset, dataset
 from shuffledp.lab.simulate.populations import Population
 from shuffledp.user_agent.contribution import checked_text, open_text
+from tests.support.tables import table
 
 _HUGE: Final = "0e" + 20 * "9"
 """A float, but no decimal number."""
@@ -42,8 +43,8 @@ def _read(folder: Path, form: str, cells: Sequence[Any], **options: Any) -> Data
     return dataset(str(path), **options)
 
 
-@pytest.mark.parametrize("form", _FORMATS)
-@pytest.mark.parametrize(
+@table("form", _FORMATS)
+@table(
     ("cells", "labels", "counts_and_missing"),
     [
         (["b", None, "a", "", "b", "  ", "\u00a0"], ("a", "b"), ([1, 2], 4)),
@@ -101,7 +102,7 @@ def test_a_word_for_a_missing_value_is_pointed_out(tmp_path: Path) -> None:
     ] == found.remarks
 
 
-@pytest.mark.parametrize(
+@table(
     ("array", "labels"),
     [
         (pa.array([b"b", b"a", b"K\xc3\xb6ln"]), ("K\u00f6ln", "a", "b")),
@@ -120,7 +121,6 @@ def test_a_word_for_a_missing_value_is_pointed_out(tmp_path: Path) -> None:
         (pa.array(["a", "b"], pa.large_string()), ("a", "b")),
         (pa.array(["a", "b"], pa.string_view()), ("a", "b")),
     ],
-    ids=lambda each: str(each.type) if isinstance(each, pa.Array) else "",
 )
 def test_a_column_of_another_type_is_read_as_text(
     tmp_path: Path, array: pa.Array, labels: tuple[str, ...] | None
@@ -189,8 +189,8 @@ def test_rows_of_items_keep_their_order_and_may_have_no_people(tmp_path: Path) -
         dataset(str(path))
 
 
-@pytest.mark.parametrize("form", _FORMATS)
-@pytest.mark.parametrize(
+@table("form", _FORMATS)
+@table(
     ("kind", "cells", "sentence"),
     [
         ("mean", ["1", "x", "2", "x"], "row 2 .* a value is a number.* break a rule: 2"),
@@ -240,7 +240,7 @@ def test_an_empty_cell_is_a_value_where_that_is_asked(tmp_path: Path, form: str)
     assert {"": 0.5, "a": 0.5} == dict(zip(texts.candidates, texts.truth.tolist(), strict=True))
 
 
-@pytest.mark.parametrize(
+@table(
     ("cells", "span", "expected"),
     [
         (["7", "7.0", "7"], None, (0.0, 14.0)),

@@ -3,12 +3,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 
 from shuffledp.common.messages.submission import Outcome
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.deploy.load.behaviour import FLOOD, Behaviour, Tally, compare
 from tests.support.results import result
+from tests.support.tables import table
 
 _KINDS = np.array(
     [
@@ -26,7 +26,7 @@ _STORED, _REPEATED = 9, 2 + FLOOD - 1
 _ANSWERS = {"stored": _STORED, "repeated": _REPEATED, "conflict": 1, "malformed": 4}
 
 
-@pytest.mark.parametrize(
+@table(
     ("changed", "differing"),
     [
         ({}, []),

@@ -7,9 +7,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shuffledp.deploy.pages import figures
+from tests.support.tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("write", "epsilon", "shown"),
     [
         (figures.format_privacy, 0.0, "0"),

@@ -4,6 +4,7 @@ import pytest
 
 from shuffledp.common.errors import SettingsError
 from shuffledp.deploy.results.decoder import MAX_CANDIDATES, read_candidates
+from tests.support.tables import table
 
 
 def _read(tmp_path: Path, raw: bytes) -> tuple[str, ...]:
@@ -11,7 +12,7 @@ def _read(tmp_path: Path, raw: bytes) -> tuple[str, ...]:
     return read_candidates(tmp_path / "candidates.txt")
 
 
-@pytest.mark.parametrize(
+@table(
     ("raw", "texts"),
     [
         (b"Ohio\nUtah\n", ("Ohio", "Utah")),
@@ -33,7 +34,7 @@ def test_a_candidate_is_a_line(tmp_path: Path, raw: bytes, texts: tuple[str, ...
     assert texts == _read(tmp_path, raw)
 
 
-@pytest.mark.parametrize(
+@table(
     ("raw", "rule"),
     [
         (b"", "has 0 candidates"),

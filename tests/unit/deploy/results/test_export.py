@@ -19,6 +19,7 @@ from tests.support.kind_results import kind_collected
 from tests.support.kind_tasks import OTHER_KINDS
 from tests.support.result_pages import collected
 from tests.support.results import result
+from tests.support.tables import table
 
 _RESULT: Final = result(TaskDigest(b"\xd1" * 32))
 _COLUMNS: Final = result_view(_RESULT.estimate, collected(size=3).task, most=1).columns
@@ -69,7 +70,7 @@ def test_parquet_says_that_projected_means_are_biased(tmp_path: Path) -> None:
     assert b"false" == parquet.read_schema(tmp_path / "result.parquet").metadata[b"unbiased"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("label", "written"),
     [
         ("=HYPERLINK(1)", "'=HYPERLINK(1)"),
@@ -89,7 +90,7 @@ def test_parquet_says_that_projected_means_are_biased(tmp_path: Path) -> None:
         ('a,b\n"q"ü', 'a,b\n"q"ü'),
     ],
 )
-@pytest.mark.parametrize("name", ["label", "text"])
+@table("name", ["label", "text"])
 def test_no_text_is_a_formula_to_a_spreadsheet(
     tmp_path: Path, name: str, label: str, written: str
 ) -> None:

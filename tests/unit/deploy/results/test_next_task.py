@@ -37,6 +37,7 @@ from shuffledp.deploy.terminal.json_output import dumps
 from tests.support.command_line import shown
 from tests.support.kind_results import kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields, kind_task
+from tests.support.tables import table
 from tests.support.tasks import draft
 
 _KEY: Final = draft().shuffler_key
@@ -89,7 +90,7 @@ def test_an_iteration_changes_the_epsilon_the_split_and_the_fakes_of_the_draft()
     assert (1.0,) * 6 == _pairs(_next(1, _whole(pairs=given))).fakes
 
 
-@pytest.mark.parametrize(
+@table(
     ("changes", "number", "before", "rule"),
     [
         ({"protocol": "od-hp"}, 1, None, "od-hp is not for pairs"),
@@ -133,7 +134,7 @@ _DRAFTS: Final[dict[str, TaskDraft]] = {
 }
 
 
-@pytest.mark.parametrize("name", _DRAFTS)
+@table("name", _DRAFTS)
 def test_a_written_draft_is_read_back_unchanged(tmp_path: Path, name: str) -> None:
     """Drafts of every kind and with any labels survive."""
     (tmp_path / "draft.toml").write_text(draft_file.as_toml(_DRAFTS[name]), encoding="utf-8")
@@ -159,7 +160,7 @@ _NO_PAIRS: Final = (
 _NO_TEXTS: Final = ("", "{}", '{"kind": "mean", "encoding": "text", "texts": []}')
 
 
-@pytest.mark.parametrize(
+@table(
     ("form", "kind", "text"),
     [
         *((Iterated, "key-value", text) for text in _NO_PAIRS),
@@ -242,7 +243,7 @@ def test_no_fake_leaves_the_range_by_rounding(low: float, width: float, mean: fl
     assert low <= fake <= low + width
 
 
-@pytest.mark.parametrize(
+@table(
     ("epsilon", "iterations", "key_share", "rule"),
     [
         (1.0, 0, 0.5, "there are 0 iterations"),

@@ -11,6 +11,7 @@ from shuffledp.common.task.domain_spec import EdgesSpec
 from shuffledp.common.task.draft import RelayDraft, TaskDraft
 from shuffledp.common.task.shuffler_spec import BinomialNoise
 from shuffledp.deploy.tasks import drafts as draft_file
+from tests.support.tables import table
 
 _GOOD = """
 protocol = "od-hp"
@@ -51,7 +52,7 @@ def test_values_of_keys_are_converted(tmp_path: Path, line: str, value: object) 
     assert (type(value), value) == (type(found), found)
 
 
-@pytest.mark.parametrize(
+@table(
     ("change", "message"),
     [
         (("n_min = 100", "n_mim = 100"), "draft.toml: unknown .*: n_mim; did you mean n_min"),
@@ -78,7 +79,6 @@ def test_values_of_keys_are_converted(tmp_path: Path, line: str, value: object) 
         ),
         (("20Z", "20Z\n[shuffler]\nspeed = 3"), "draft.toml: unknown key of shuffler: speed"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_mistake_in_a_draft_is_named(
     tmp_path: Path, change: tuple[str, str], message: str
@@ -158,7 +158,7 @@ def test_a_unit_beyond_ascii_is_read_back(tmp_path: Path) -> None:
     assert draft == _read(tmp_path, draft_file.as_toml(draft))
 
 
-@pytest.mark.parametrize(
+@table(
     ("change", "message"),
     [
         (("2147483648", str(2**63)), "a cluster's weight is 9223372036854775808; it must"),

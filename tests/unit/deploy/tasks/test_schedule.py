@@ -22,13 +22,14 @@ from shuffledp.deploy.commands.rounds import tasks_of, with_expired
 from shuffledp.deploy.tasks.schedule import check_same_time, read_series
 from tests.support.keys import SHUFFLER
 from tests.support.series import summary, template
+from tests.support.tables import table
 from tests.support.tasks import draft as small_draft
 from tests.support.tokens import TOKENS
 
 _BERLIN: Final = {"zone": '"Europe/Berlin"'}
 
 
-@pytest.mark.parametrize(
+@table(
     ("changes", "rule"),
     [
         ({"first": '"now"'}, "first must be a date and time"),
@@ -87,7 +88,7 @@ def test_rounds_meet_end_to_end_and_are_found_by_their_deadlines(tmp_path: Path)
     assert ["released", "missed", "due", "planned"] == [each.state for each in rounds]
 
 
-@pytest.mark.parametrize(
+@table(
     ("zone", "first", "every", "lengths"),
     [
         ("Europe/Berlin", "2026-03-27T09:00:00", "1 day", [24, 23, 24, 24]),
@@ -216,7 +217,7 @@ async def test_a_round_equals_its_template_in_all_that_this_fixes(
     assert found == bool(await tasks_of(series, analyzer))
 
 
-@pytest.mark.parametrize(
+@table(
     ("batch", "state"),
     [
         (None, "expired"),

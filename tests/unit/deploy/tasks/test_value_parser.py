@@ -11,6 +11,7 @@ from shuffledp.common.task.task import Task
 from shuffledp.deploy.tasks.value_parser import parse_breakdown, parse_range, sample_value
 from shuffledp.user_agent.contribution import encoder_for
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
+from tests.support.tables import table
 from tests.support.tasks import published
 
 _CHOICES: Final[dict[str, Any]] = {
@@ -20,7 +21,7 @@ _CHOICES: Final[dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("task_of", "fewest"),
     [
         *((partial(kind_task, protocol), 2) for protocol in OF_OTHER_KINDS),

@@ -33,6 +33,7 @@ from tests.support.ledger_entries import decision_entry, first_entry
 from tests.support.ledger_entries import population_budgets as spent_budgets
 from tests.support.printing import printed
 from tests.support.results import guarantee, result
+from tests.support.tables import table
 from tests.support.tasks import published
 
 _HOSTILE: Final = "\x1b]0;t\x07[/x]\u202e"
@@ -86,7 +87,7 @@ _PRINTED: Final[dict[str, tuple[Callable[[Console], None], int]]] = {
 """How each is printed, and how often the text occurs in it."""
 
 
-@pytest.mark.parametrize("name", _PRINTED)
+@table("name", _PRINTED)
 def test_untrusted_text_steers_no_terminal(name: str) -> None:
     """The text is readable each time, and is no markup."""
     show, times = _PRINTED[name]
@@ -175,8 +176,8 @@ _TABLES: Final[dict[str, tuple[Callable[[Console], None], tuple[str, ...]]]] = {
 }
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 120])
-@pytest.mark.parametrize("name", _TABLES)
+@table("width", [40, 60, 80, 120])
+@table("name", _TABLES)
 def test_every_figure_is_whole_on_a_narrow_terminal(name: str, width: int) -> None:
     """Text is folded instead, or lines are longer than the terminal: `2` for 20 is wrong."""
     show, figures = _TABLES[name]

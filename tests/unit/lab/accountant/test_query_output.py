@@ -14,6 +14,7 @@ from shuffledp.lab.accountant.query import Query
 from tests.support.command_line import shown, shown_json
 from tests.support.exhaustive_delta import true_delta
 from tests.support.reference_bounds import delta_lower
+from tests.support.tables import table
 
 
 def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
@@ -44,7 +45,7 @@ def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
     assert 1 == outcome.exit_code
 
 
-@pytest.mark.parametrize(
+@table(
     ("change", "message"),
     [
         ({"kind": "magic"}, "unknown mechanism; the mechanisms are grr, "),

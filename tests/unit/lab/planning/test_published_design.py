@@ -11,6 +11,7 @@ from shuffledp.common.mechanisms.hashing.local_hashing import optimal_buckets
 from shuffledp.common.protocols import PROTOCOLS
 from shuffledp.lab.planning.design import Design
 from tests.support.requirements import amplified_requirements, designed
+from tests.support.tables import table
 
 _CITIES: Final = {"n_users": 602_325, "domain_size": 915}
 _SMALL: Final = {"n_users": 20_000, "domain_size": 30}
@@ -58,7 +59,7 @@ def _in_steps(design: Design) -> bool:
     return dummies.per_user > 0 or design.local_epsilon > 19.9
 
 
-@pytest.mark.parametrize(("protocol", "data", "epsilon"), _CASES)
+@table(("protocol", "data", "epsilon"), _CASES)
 def test_a_papers_own_bound_claims_the_target(
     protocol: str, data: dict[str, Any], epsilon: float
 ) -> None:
@@ -74,7 +75,7 @@ def test_a_papers_own_bound_claims_the_target(
     assert least * epsilon < _claim_of(found) <= epsilon * (1 + 1e-12)
 
 
-@pytest.mark.parametrize(
+@table(
     ("protocol", "changes", "hashed"),
     [
         *((name, _BIT, False) for name in ("murs", "hp-sdp", "od-hp", "fe1")),  # no field below 2
@@ -99,7 +100,7 @@ _LARGE: Final = {"domain_size": 40, "central_epsilon": 1.0}
 _LOCAL: Final = ("sh", "murs", "hp-sdp", "mixdump", "od-hp")
 
 
-@pytest.mark.parametrize(
+@table(
     ("protocols", "changes"),
     [
         # At ε = 1 a claim a rounding above is outside the bound's range, and none would be made.
@@ -128,7 +129,7 @@ def test_caps_bind_and_no_bound_claims_more(
         assert claim <= target.central_epsilon or _OUT_OF_REACH in found.note, protocol
 
 
-@pytest.mark.parametrize(
+@table(
     ("protocol", "changes", "message"),
     [
         (

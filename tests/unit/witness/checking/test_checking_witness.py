@@ -44,6 +44,7 @@ from tests.support.analyzer_core import AnalyzerCore
 from tests.support.changed_tasks import changed
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.protocol_tasks import protocol_task
+from tests.support.tables import table
 from tests.support.transparency import LOG_IDENTITY, NOW
 
 _PUBLIC: Final = LOG_IDENTITY.public_identity()
@@ -179,7 +180,7 @@ def test_a_false_central_claim_of_any_protocol_is_refused(protocol: str) -> None
     assert "do not satisfy its claim of central epsilon" in refusal(false.to_bytes())
 
 
-@pytest.mark.parametrize(
+@table(
     "protocol", ["ldp-grr", "ldp-olh", "ldp-oue", "ldp-sw", "murs", "hybrid", "duchi", "priv-kv"]
 )
 def test_a_false_local_claim_of_any_mechanism_is_refused(protocol: str) -> None:
@@ -292,7 +293,7 @@ async def test_another_history_is_refused(witness: _Witness) -> None:
         await witness.add_entries(_growth(_LOG, _BEFORE, checkpoint=stranger))
 
 
-@pytest.mark.parametrize("size", range(MAX_ADDED))
+@table("size", range(MAX_ADDED))
 def test_subtrees_and_leaves_make_up_the_root_at_every_size(size: int) -> None:
     """Those of a tree's first leaves are those of the smaller tree."""
     leaves = _leaves(_KEYS[:MAX_ADDED])

@@ -6,6 +6,7 @@ from scipy import stats
 
 from shuffledp.common.mechanisms.hashing.string_hashing import StringHashing, bucket_of
 from shuffledp.common.mechanisms.weights import ResponseWeights
+from tests.support.tables import table
 from tests.support.vectors import vectors
 
 _NAMES: Final = ("Genève", "Genf", "Ginevra", "", "x" * 200)
@@ -18,7 +19,7 @@ def _hashing(
     return StringHashing(_NAMES, buckets, ResponseWeights.for_epsilon(local_epsilon), nonce)
 
 
-@pytest.mark.parametrize("case", vectors("string_hashing"), ids=str)
+@table("case", vectors("string_hashing"))
 def test_hashes_match_the_vectors(case: dict[str, Any]) -> None:
     """They are by an independent program over Python's integers, and must never change."""
     digests = _hashing(nonce=bytes.fromhex(case["nonce"]))._digests([bytes.fromhex(case["string"])])
@@ -27,10 +28,8 @@ def test_hashes_match_the_vectors(case: dict[str, Any]) -> None:
     assert [case["bucket"]] == bucket_of(seeds, digests, case["buckets"]).tolist()
 
 
-@pytest.mark.parametrize(
-    "strings", [(b"a", b"b"), (b"", b"\0"), (b"item 1", b"item 2"), (b"a", b"aa")]
-)
-@pytest.mark.parametrize("buckets", [2, 7])
+@table("strings", [(b"a", b"b"), (b"", b"\0"), (b"item 1", b"item 2"), (b"a", b"aa")])
+@table("buckets", [2, 7])
 def test_two_strings_are_hashed_independently(strings: tuple[bytes, bytes], buckets: int) -> None:
     """
     All pairs of buckets are equally likely, over 300,000 random seeds.

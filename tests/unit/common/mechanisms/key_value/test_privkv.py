@@ -15,6 +15,7 @@ from shuffledp.common.task.draft import PairDraft
 from shuffledp.common.task.specs import KeyValueSpec
 from tests.support.exhaustive_delta import pair_distribution
 from tests.support.mechanisms import Scripted
+from tests.support.tables import table
 from tests.support.tasks import published
 
 _2_TO_1: Final = ResponseWeights(true=2, other=1)
@@ -59,7 +60,7 @@ def test_a_key_that_the_task_does_not_have_is_refused(key: int) -> None:
         _mechanism(1.0).randomize(Pairs.of_person({0: 0.5, key: 0.5}, -1.0, 1.0), Scripted())
 
 
-@pytest.mark.parametrize(
+@table(
     "cells",
     [
         [[0, 0, 0], [0, 0, 0]],
@@ -70,10 +71,9 @@ def test_a_key_that_the_task_does_not_have_is_refused(key: int) -> None:
         [[0, 0, 10**9], [10**9, 0, 0]],
         [[0, 10**9, 0], [3 * 10**8, 10**8, 0]],
     ],
-    ids=str,
 )
-@pytest.mark.parametrize("key_true", [1, 3])
-@pytest.mark.parametrize("fakes", [(), (0, 4)])
+@table("key_true", [1, 3])
+@table("fakes", [(), (0, 4)])
 def test_all_counts_give_finite_estimates(
     cells: list[list[int]], key_true: int, fakes: tuple[int, ...]
 ) -> None:
@@ -180,7 +180,7 @@ def test_invalid_specifications_are_refused(changes: dict[str, Any], rule: str) 
         PrivKv.of_spec(_spec(**changes), 3)
 
 
-@pytest.mark.parametrize(
+@table(
     ("changes", "rule"),
     [
         ({"local_epsilon": math.inf}, "for pairs it must be finite"),

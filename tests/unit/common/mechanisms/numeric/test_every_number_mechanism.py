@@ -24,9 +24,10 @@ from tests.support.numbers import (
     number_example,
     spec_for,
 )
+from tests.support.tables import table
 
-_EVERY = pytest.mark.parametrize("name", EVERY)
-_EPSILONS = pytest.mark.parametrize("local_epsilon", [0.05, 0.61, 1.0, 2.4, 5.1, 20.0])
+_EVERY = table("name", EVERY)
+_EPSILONS = table("local_epsilon", [0.05, 0.61, 1.0, 2.4, 5.1, 20.0])
 _PRECISE = Context(prec=60)
 
 
@@ -52,7 +53,7 @@ def test_the_local_epsilon_is_met_and_used(name: NumberMechanismName, local_epsi
 
 
 @_EVERY
-@pytest.mark.parametrize(
+@table(
     "field", ["steps", "scale", "reach", "piecewise_weight", "sampled", "projected", "report_bytes"]
 )
 def test_one_mechanism_has_one_form(name: NumberMechanismName, field: str) -> None:
@@ -85,8 +86,8 @@ def test_another_mechanisms_integers_are_refused(name: NumberMechanismName) -> N
         class_of(name).of_spec(spec, dimensions_of(name))
 
 
-@pytest.mark.parametrize("name", [name for name in EVERY if name != "laplace"])
-@pytest.mark.parametrize("weights", [(0, 0), (1, 0), (5, 5), (2**63 - 1, 2**62)])
+@table("name", [name for name in EVERY if name != "laplace"])
+@table("weights", [(0, 0), (1, 0), (5, 5), (2**63 - 1, 2**62)])
 def test_invalid_odds_are_refused(name: NumberMechanismName, weights: tuple[int, int]) -> None:
     """Weights of 0, equal weights and weights too large to draw are refused."""
     true, other = weights
@@ -177,9 +178,9 @@ def _printed(name: NumberMechanismName, e: float, d: int, t: NDArray[np.float64]
     return printed[name]
 
 
-@pytest.mark.parametrize("name", [name for name in EVERY if name != "multi-rphm"])
-@pytest.mark.parametrize("local_epsilon", [0.7, 1.0, 2.5, 4.0, 6.0])
-@pytest.mark.parametrize("number", [-1.0, 0.0, 0.4])
+@table("name", [name for name in EVERY if name != "multi-rphm"])
+@table("local_epsilon", [0.7, 1.0, 2.5, 4.0, 6.0])
+@table("number", [-1.0, 0.0, 0.4])
 def test_variances_match_the_printed_ones(
     name: NumberMechanismName, local_epsilon: float, number: float
 ) -> None:

@@ -30,7 +30,7 @@ from shuffledp.user_agent.contribution import Contributor
 from tests.support.clients import publish
 from tests.support.results import counts_of
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 _USERS: Final = 400
 _SEED: Final = int(os.environ.get("SHUFFLEDP_KILL_SEED", "1"))
