@@ -69,23 +69,18 @@ def _sentence(error: ValidationError, names: Collection[str]) -> str:
     first = error.errors(include_url=False)[0]
     if first["type"] not in _RULES:
         return sentence_of(error, names, "argument")
-    name, *place = first["loc"]
-    given = first["input"]
-    if place and isinstance(place[0], int):
-        name = f"{name}[{place[0]}]"
-    shown = (
-        f"is {given!r}" if isinstance(given, str | int | float) else f"is a {type(given).__name__}"
-    )
-    return f"{name} {shown}; it must be {_RULES[first['type']]}"
+    (name, *place), given = first["loc"], first["input"]
+    name = f"{name}[{place[0]}]" if place and isinstance(place[0], int) else name
+    shown = repr(given) if isinstance(given, str | int | float) else f"a {type(given).__name__}"
+    return f"{name} is {shown}; it must be {_RULES[first['type']]}"
 
 
 def _in_python(message: str, names: Collection[str]) -> str:
     """Name arguments as Python does: `--local-cap`, or `users` or `the local cap` in front."""
 
     def argument(found: re.Match[str]) -> str:
-        name = re.sub("[- ]", "_", found[1])
+        name = re.sub("[- ]", "_", found[1] or found[2])
         return next((each for each in (name, f"n_{name}") if each in names), found[0])
 
     message = message.replace("--local-cap none", "local_cap=math.inf")
-    message = re.sub(r"--([a-z][a-z-]*)", argument, message)
-    return re.sub(r"^(?:the )?([a-z_ ]+?)(?= (?:is|must) )", argument, message)
+    return re.sub(r"--([a-z][a-z-]*)|^(?:the )?([a-z_ ]+?)(?= (?:is|must) )", argument, message)

@@ -121,15 +121,9 @@ def simulate(
     if (low is None) != (high is None):
         raise UsageError("low and high must be given together")
     span = None if low is None or high is None else (low, high)
-    sweep = sweep_of(
-        Asked(kind, own_people(values, kind), None, span, buckets, seed),
-        protocols,
-        [central_epsilon],
-        repeats=repeats,
-        messages_cap=messages_cap,
-        delta=delta,
-        local_cap=local_cap,
-    )
+    asked = Asked(kind, own_people(values, kind), None, span, buckets, seed)
+    limits: dict[str, Any] = {"delta": delta, "local_cap": local_cap, "messages_cap": messages_cap}
+    sweep = sweep_of(asked, protocols, [central_epsilon], repeats=repeats, **limits)
     with ThreadPoolExecutor() as pool:  # processes would run an unguarded script again
         return run(sweep, lambda *_: None, pool)
 

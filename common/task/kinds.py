@@ -114,10 +114,7 @@ ITEM_KINDS: Final = tuple(kind for kind, facts in KINDS.items() if facts.histogr
 """Kinds whose result is a histogram of items."""
 TABLES: Final = tuple(dict.fromkeys(name for row in KINDS.values() for name in row.tables))
 """Tables of a draft that only some kinds have."""
-_ADVICE: Final[Mapping[str, str]] = {
-    "rounds": ": plan one round, with --central-epsilon and --delta divided by their number"
-}
-"""What to do without an option that is for other kinds."""
+_ONE_ROUND: Final = ": plan one round, with --central-epsilon and --delta divided by their number"
 
 
 def check_options(kind: Kind, given: Mapping[str, str]) -> None:
@@ -126,4 +123,4 @@ def check_options(kind: Kind, given: Mapping[str, str]) -> None:
         fits = [each for each, row in KINDS.items() if name in (*row.options, *row.requirements)]
         if fits and kind not in fits:
             rule = f"{shown} is for data of these kinds: {', '.join(fits)}; this is {kind} data"
-            raise UsageError(rule + _ADVICE.get(name, ""))
+            raise UsageError(rule + _ONE_ROUND * (name == "rounds"))

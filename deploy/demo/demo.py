@@ -140,8 +140,7 @@ def names(values: Sequence[Value]) -> list[str]:
 
 def draft_for(people: SamplePeople, more: int = 0) -> TaskDraft:
     """Return the draft of a task that closes when all people and `more` have answered."""
-    now, n_users = time.time(), len(people.values) + more
-    return closing_draft(people.draft, n_users, now=now)
+    return closing_draft(people.draft, len(people.values) + more, now=time.time())
 
 
 async def collect_in(

@@ -7,13 +7,7 @@ from shuffledp.common.errors import UsageError
 from shuffledp.common.mechanisms.hashing.local_hashing import most_seeds
 from shuffledp.common.messages.guarantee import default_delta
 from shuffledp.common.protocols import Kind
-from shuffledp.common.task.domain_spec import (
-    AttributeSpec,
-    BreakdownSpec,
-    EdgesSpec,
-    Spacing,
-    group_count,
-)
+from shuffledp.common.task import domain_spec
 from shuffledp.common.task.draft import NumberDraft, OpenDraft, PairDraft, TableDraft
 from shuffledp.common.task.kinds import KINDS
 from shuffledp.lab.planning.plan_view import coalition_target, usual_local_cap
@@ -30,9 +24,9 @@ def requirements(
     labels: Sequence[str] = (),
     low: float | None = None,
     high: float | None = None,
-    spacing: Spacing = "equal",
+    spacing: domain_spec.Spacing = "equal",
     unit: str = "",
-    breakdown: BreakdownSpec | None = None,
+    breakdown: domain_spec.BreakdownSpec | None = None,
     tables: TableDraft | None = None,
     attributes: Mapping[str, Sequence[str]] | None = None,
     form: OpenDraft | None = None,
@@ -56,20 +50,25 @@ def requirements(
     if facts.counted and domain_size is None and not labels:
         raise UsageError(f"--domain-size is missing: {facts.counted}")
     if attributes:
-        named = (AttributeSpec(name=name, labels=tuple(of)) for name, of in attributes.items())
+        row = domain_spec.AttributeSpec
+        named = (row(name=name, labels=tuple(of)) for name, of in attributes.items())
         tables = TableDraft(attributes=tuple(named))
     if "tables" in facts.tables:
         if tables is None:
             raise UsageError("--attributes is missing: the values of each attribute")
         size = len(tables.attributes)
-    fields: dict[str, Any] = {"population": population}
-    given = {"labels": tuple(labels), "breakdown": breakdown, "tables": tables, "open": form}
-    fields |= {name: value for name, value in given.items() if value}
-    ends = _ends(low, high, needed="spacing" in facts.options)
+    fields: dict[str, Any] = {"labels": tuple(labels), "breakdown": breakdown, "tables": tables}
+    fields |= {"open": form, "population": population}
+    fields = {name: value for name, value in fields.items() if value}
+    ends: dict[str, Any] = {"low": low, "high": high}
+    absent = [name for name, end in ends.items() if end is None]
+    if len(absent) == 1 or (absent and "spacing" in facts.options):
+        raise UsageError(f"--{absent[0]} is missing: --low and --high are the ends of the range")
+    ends = {} if absent else {name: end + 0.0 for name, end in ends.items()}  # 0.0 for -0.0
     if "spacing" in facts.options:
-        fields["edges"] = EdgesSpec(spacing=spacing, buckets=size, unit=unit, **ends)
+        fields["edges"] = domain_spec.EdgesSpec(spacing=spacing, buckets=size, unit=unit, **ends)
     fields |= {table: _RANGED[table](**ends) for table in _RANGED.keys() & facts.tables}
-    groups = group_count(breakdown)
+    groups = domain_spec.group_count(breakdown)
     return Requirements(
         kind=kind,
         n_users=users,
@@ -84,12 +83,3 @@ def requirements(
         draft_fields=fields,
         **limits,
     )
-
-
-def _ends(low: float | None, high: float | None, *, needed: bool) -> dict[str, Any]:
-    """Return the ends of a range by name, none if none is given; or raise UsageError."""
-    ends = {"low": low, "high": high}
-    absent = [name for name, end in ends.items() if end is None]
-    if len(absent) == 1 or (needed and absent):
-        raise UsageError(f"--{absent[0]} is missing: --low and --high are the ends of the range")
-    return {name: end + 0.0 for name, end in ends.items() if end is not None}  # 0.0 for -0.0
