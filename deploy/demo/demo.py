@@ -43,7 +43,7 @@ from shuffledp.deploy.results.result_view import MAX_ROWS
 from shuffledp.deploy.tasks import task_view
 from shuffledp.deploy.tasks.drafts import closing_draft
 from shuffledp.deploy.tasks.task_view import DELIVERED, LOST
-from shuffledp.deploy.terminal.console import print_written, show_in_browser
+from shuffledp.deploy.terminal.console import print_written, show_in_browser, terminal
 from shuffledp.deploy.terminal.interruption import in_thread, until_stopped
 from shuffledp.user_agent.contribution import encoder_for
 from shuffledp.user_agent.credentials import CredentialFile
@@ -110,7 +110,7 @@ def collect_people(people: Dataset, draft: TaskDraft) -> LocalRun:
     counted = zip(people.labels, people.counts.tolist(), strict=True)
     texts = [text for text, number in counted for _ in range(number)]
     with TemporaryDirectory(prefix="shuffledp-") as folder:
-        return in_thread(_collect(texts, draft, Path(folder), Console(quiet=True)))
+        return in_thread(_collect(texts, draft, Path(folder), terminal(quiet=True)))
 
 
 async def _collect(
