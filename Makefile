@@ -13,7 +13,7 @@ NODE_MODULES := $(WEB)/node_modules/.package-lock.json
 IMAGES = SHUFFLEDP_BASE="$(BASE)" SHUFFLEDP_BUILDER="$(BUILDER)" SHUFFLEDP_BUILD='$(BUILD)'
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
-.PHONY: help install web demo test test-all audit mutants containers-test images up up-scale up-two-shufflers down docs dist lint scale-test protos bench vectors figures lock clean
+.PHONY: help install web demo test test-all audit mutants containers-test images up up-scale up-two-shufflers down docs dist lint scale-test protos bench vectors reference figures lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -103,6 +103,9 @@ vectors: install  ## make the test vectors again
 	$(BIN)/python -m tests.vectors.make_placement_vectors
 	$(BIN)/python -m tests.vectors.make_task_vectors
 	$(BIN)/python -m tests.vectors.make_transcripts
+
+reference: install  ## write the page of the functions for notebooks again
+	$(BIN)/python -m docs.reference
 
 figures: install  ## record the output of seeded commands again
 	$(BIN)/python -m tests.support.recorded_commands

@@ -57,6 +57,14 @@ class UsageError(ShuffleDpError, status="INVALID_ARGUMENT"):
     """A command's options break a rule."""
 
 
+class ArgumentError(UsageError, ValueError):
+    """An argument of a function for notebooks breaks a rule."""
+
+
+class ArgumentTypeError(UsageError, TypeError):
+    """An argument of a function for notebooks has a type that cannot be used."""
+
+
 class ProofError(ShuffleDpError, status="FAILED_PRECONDITION"):
     """A task's or a blind signature does not verify, or an inclusion proof is invalid."""
 

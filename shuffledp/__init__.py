@@ -1,4 +1,29 @@
-"""A three-party protocol framework for shuffle-model differential privacy."""
+"""
+Shuffle-model differential privacy with three parties.
+
+For notebooks, `import shuffledp as sdp` has five functions, which docs/researchers/reference.md
+describes; all else is in the packages below.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shuffledp.lab.facade import collect, epsilon, plan, read, simulate
+
+__all__ = ["collect", "epsilon", "plan", "read", "simulate"]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  # any of these functions
+    """Load the functions for notebooks at their first use: parties import this module too."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("shuffledp.lab.facade"), name)
+
+
+def __dir__() -> list[str]:
+    """List the functions for notebooks before they are loaded."""
+    return [*globals(), *__all__]
 
 
 def check_name(module: str) -> None:

@@ -4,7 +4,7 @@ import codecs
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args, get_origin
 
@@ -103,12 +103,8 @@ def validated(
                 raise refusal(f"{name} must be within 64 bits")
         return TypeAdapter(kind).validate_json(to_json(fields, inf_nan_mode="constants"))
     except ValidationError as error:
-        details = error.errors(include_input=False)
-        unknown = [_name(detail) for detail in details if detail["type"] in _UNKNOWN]
-        if unknown:
-            known = getattr(kind, "__dataclass_fields__", ())
-            raise refusal(unknown_keys(unknown, known, noun, source)) from None
-        raise refusal(_sentence(details, noun)) from None
+        known = getattr(kind, "__dataclass_fields__", ())
+        raise refusal(sentence_of(error, known, noun, source)) from None
     except (PydanticSerializationError, RecursionError):
         raise refusal(f"a {noun} is not valid text, or its lists are nested too deeply") from None
 
@@ -129,10 +125,12 @@ def _too_large(value: object) -> bool:
     return isinstance(value, int) and abs(value) >= _MAX_INTEGER
 
 
-def _sentence(errors: list[ErrorDetails], noun: str) -> str:
-    """Return a message that names all missing keys or, if none, the first broken rule."""
-    missing = sorted(_name(error) for error in errors if error["type"] == "missing")
-    if missing:
+def sentence_of(error: ValidationError, known: Iterable[str], noun: str, source: str = "") -> str:
+    """Return a message that names unknown keys, else all missing ones, or the first broken rule."""
+    errors = error.errors(include_input=False)
+    if unknown := [_name(each) for each in errors if each["type"] in _UNKNOWN]:
+        return unknown_keys(unknown, known, noun, source)
+    if missing := sorted(_name(each) for each in errors if each["type"].startswith("missing")):
         return f"missing {noun}: {', '.join(missing)}"
     return f"{_name(errors[0])} {_rule(errors[0]['msg'])}"
 

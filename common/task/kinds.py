@@ -7,8 +7,9 @@ common/mechanisms/registry.py, the device's encoders, the analyzer's estimators,
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
+from shuffledp.common.errors import UsageError
 from shuffledp.common.protocols import Kind
 from shuffledp.common.task.specs import (
     MAX_ATTRIBUTES,
@@ -105,7 +106,7 @@ KINDS: Final[Mapping[Kind, KindFacts]] = {
         description="a value for each of several attributes",
         sizes=(2, MAX_ATTRIBUTES),
         tables=("tables",),
-        options=("attribute_sizes", "pairs", "margins", "margin_share"),
+        options=("attribute_sizes", "attributes", "pairs", "margins", "margin_share"),
         requirements=(*_TRUST, "influence_cap", "rounds", "margin_share"),
     ),
 }
@@ -113,8 +114,13 @@ ITEM_KINDS: Final = tuple(kind for kind, facts in KINDS.items() if facts.histogr
 """Kinds whose result is a histogram of items."""
 TABLES: Final = tuple(dict.fromkeys(name for row in KINDS.values() for name in row.tables))
 """Tables of a draft that only some kinds have."""
+_ONE_ROUND: Final = ": plan one round, with --central-epsilon and --delta divided by their number"
 
 
-def kinds_with(what: Literal["options", "requirements"], name: str) -> tuple[Kind, ...]:
-    """Return the kinds that an option or requirement is for; empty if it is for all of them."""
-    return tuple(kind for kind, facts in KINDS.items() if name in getattr(facts, what))
+def check_options(kind: Kind, given: Mapping[str, str]) -> None:
+    """Raise UsageError for an option or requirement, shown as `given` maps it, of other kinds."""
+    for name, shown in given.items():
+        fits = [each for each, row in KINDS.items() if name in (*row.options, *row.requirements)]
+        if fits and kind not in fits:
+            rule = f"{shown} is for data of these kinds: {', '.join(fits)}; this is {kind} data"
+            raise UsageError(rule + _ONE_ROUND * (name == "rounds"))

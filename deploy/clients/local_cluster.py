@@ -29,6 +29,8 @@ from shuffledp.deploy.clients.local_parties import LOOPBACK, PARTIES, Child, Loc
 from shuffledp.user_agent.credentials import CredentialFile
 
 _START_SECONDS: Final = 60.0
+MOST_EPSILON: Final = 20.0
+"""Largest ε of an answer, against the analyzer with a shuffler, that the user agent accepts."""
 _POLL_SECONDS: Final = 0.05
 _FIXED_PORTS: Final = range(20_000, 32_000)
 """Below the ports that systems choose themselves."""
@@ -98,7 +100,7 @@ class Cluster(LocalParties[Child]):
 
     async def start_user_agent(self, **changes: Any) -> None:  # noqa: ANN401
         """Start the user agent, on a Unix socket."""
-        own = dict.fromkeys(("local_epsilon_cap", "coalition_epsilon_cap"), 20.0)
+        own = dict.fromkeys(("local_epsilon_cap", "coalition_epsilon_cap"), MOST_EPSILON)
         own |= {"inclusion_check_seconds": 1.0}
         changes = {**own, "witnesses": self._witness_keys, **changes}
         await super().start_user_agent(**changes)

@@ -5,7 +5,7 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from copy import copy
 from dataclasses import is_dataclass
@@ -19,7 +19,7 @@ from rich.console import Console
 
 from shuffledp.common.errors import SettingsError, UsageError, ValueRangeError, WireError
 from shuffledp.common.protocols import Kind
-from shuffledp.common.task.kinds import kinds_with
+from shuffledp.common.task.kinds import check_options
 from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
 from shuffledp.deploy.commands.connection import CommandConnections, connect
 from shuffledp.deploy.terminal.files import in_folder, writable
@@ -197,15 +197,11 @@ def given_options(context: typer.Context) -> set[str]:
     return {name for name, source in sources.items() if source and source.name != "DEFAULT"}
 
 
-def check_kinds(context: typer.Context, requirements: Collection[str] = ()) -> None:
-    """Raise UsageError for an option, or one of these requirements, that is for other kinds."""
-    asked, given = context.params["task_kind"], given_options(context)
-    for option in context.command.params:
-        name = option.name or ""
-        fits = kinds_with("requirements" if name in requirements else "options", name)
-        if fits and asked not in fits and name in given:
-            rule = f"{option.opts[0]} is for data of these kinds: {', '.join(fits)}"
-            raise UsageError(f"{rule}; --task-kind is {asked}")
+def check_kinds(context: typer.Context) -> None:
+    """Raise UsageError for an option that is for other kinds of value."""
+    given = given_options(context)
+    shown = {str(each.name): each.opts[0] for each in context.command.params if each.name in given}
+    check_options(context.params["task_kind"], shown)
 
 
 def parse_cap(text: str) -> float:

@@ -58,7 +58,7 @@ def read(path: Path, column: str = VALUE, *, empty: bool = False) -> dict[str, A
         if not path.is_file():  # a pipe could wait for ever
             raise TaskError(f"{name} does not exist, or is not an ordinary file")
         with path.open("rb") as file:
-            return _tabulate(rows(file, name, column), name, empty=empty)
+            return tabulate(rows(file, name, column), name, empty=empty)
     except (OSError, EOFError, zlib.error) as error:  # OSError: gzip's and Arrow's own errors too
         reason = error.strerror if isinstance(error, OSError) else None
         rule = f"{name} cannot be read: {reason or 'it is damaged, or in another format'}"
@@ -173,8 +173,8 @@ def _columns(header: Sequence[str], name: str, column: str) -> tuple[list[int], 
     return [titles.index(title) for title in wanted], [titles.index(title) for title in counts]
 
 
-def _tabulate(rows: Iterable[Sequence[str]], name: str, *, empty: bool) -> dict[str, Any]:
-    """Count the rows, which are people or, if they have a count, items."""
+def tabulate(rows: Iterable[Sequence[str]], name: str, *, empty: bool) -> dict[str, Any]:
+    """Count the rows, which are people or, if they have a count, items, as `read` does."""
     people, first, missing, counted = Counter[str](), dict[str, int](), 0, False
     for number, (text, *count) in enumerate(rows, start=1):
         value, users, counted = _comparable(text), 1, bool(count)

@@ -77,7 +77,7 @@ class Dataset:
 
     def check_items(self) -> None:
         """Raise TaskError unless there are several items, and their labels can be a task's."""
-        name = f"the number of different values of {self.name}"
+        name = f"the number of different values in {self.name}"
         check_int_range(name, self.domain_size, 2, MAX_DOMAIN_SIZE)
         self.parsed(_check_label)
 

@@ -13,39 +13,39 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from shuffledp.common.crypto.randomness import new_seed
 from shuffledp.common.crypto.signing import SignedTask
-from shuffledp.common.errors import BatchStateError
+from shuffledp.common.errors import BatchStateError, TaskError
 from shuffledp.common.messages.batch import BatchStatus
-from shuffledp.common.messages.result import BitTable, Result
+from shuffledp.common.messages.result import Result
 from shuffledp.common.messages.submission import Value
 from shuffledp.common.task.draft import TaskDraft
 from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.task import Task
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.deploy.clients.issuer import IssuerClient, fetch_tokens
-from shuffledp.deploy.clients.local_cluster import Cluster, PageCluster
+from shuffledp.deploy.clients.local_cluster import MOST_EPSILON, Cluster, PageCluster
 from shuffledp.deploy.clients.shuffler import ShufflerClient
 from shuffledp.deploy.clients.user_agent import send
 from shuffledp.deploy.datasets.sample_people import SamplePeople
+from shuffledp.deploy.datasets.sources import Dataset
+from shuffledp.deploy.demo.local_run import LocalRun
 from shuffledp.deploy.demo.truth import beside_truth
 from shuffledp.deploy.load.run import contribute_all
 from shuffledp.deploy.load.sender import Destination
 from shuffledp.deploy.pages.live_server import HTML, page_server
-from shuffledp.deploy.pages.result_page import result_page
-from shuffledp.deploy.results.distribution_view import Questions
 from shuffledp.deploy.results.estimate_table import ResultView
-from shuffledp.deploy.results.export import as_json, shufflers_as_json
-from shuffledp.deploy.results.result_view import MAX_ROWS, result_view
+from shuffledp.deploy.results.result_view import MAX_ROWS
+from shuffledp.deploy.tasks import task_view
 from shuffledp.deploy.tasks.drafts import closing_draft
 from shuffledp.deploy.tasks.task_view import DELIVERED, LOST
-from shuffledp.deploy.terminal.console import print_written, show_in_browser
-from shuffledp.deploy.terminal.files import write
-from shuffledp.deploy.terminal.interruption import until_stopped
-from shuffledp.deploy.terminal.json_output import dumps
+from shuffledp.deploy.terminal.console import print_written, show_in_browser, terminal
+from shuffledp.deploy.terminal.interruption import in_thread, until_stopped
+from shuffledp.user_agent.contribution import encoder_for
 from shuffledp.user_agent.credentials import CredentialFile
 
 _THROUGH_USER_AGENT: Final = 5
@@ -62,59 +62,64 @@ _OPEN_SECONDS: Final = 180
 _OTHER_STOPS: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DemoRun:
-    """The outcome of a demo."""
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class DemoRun(LocalRun):
+    """The outcome of a demo, beside the truth."""
 
-    task: Task
-    result: Result
     people: SamplePeople
-    submit_seconds: float
-    shuffle_seconds: float
 
     def view(self) -> ResultView:
-        """Return the estimates with the true values for comparison."""
         most = _MAX_ITEMS if KINDS[self.people.kind].histogram else MAX_ROWS
-        asked = Questions(batch=self.result, task=self.task)
-        estimate, task, people = self.result.estimate, self.task, self.people
-        candidates = people.candidates if isinstance(estimate, BitTable) else ()
-        view = result_view(estimate, task, most=most, candidates=candidates, questions=asked)
-        return beside_truth(view, estimate, task, people)
+        view = self.estimates(most, self.people.candidates)
+        return beside_truth(view, self.result.estimate, self.task, self.people)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the content of result.json: the result, the true values and the errors."""
         people = self.people
-        fields = as_json(self.result)
-        fields |= {"labels": self.task.labels, "truth": people.truth.tolist()}
-        fields |= shufflers_as_json(self.task)
+        fields = super().as_json() | {"truth": people.truth.tolist()}
         if people.true_means is not None:
             fields["true_means"] = people.true_means.tolist()
         if people.candidates:
             fields["candidates"] = people.candidates
-        fields |= self.view().fields
-        seconds = {"submit": self.submit_seconds, "shuffle": self.shuffle_seconds}
-        return fields | {"seconds": seconds | fields["seconds"]}
-
-    def save(self, output: Path, html: Path) -> None:
-        """Write the result to `output` and its page to `html`, which the caller names."""
-        write(output, dumps(self.as_json()), quiet=True)
-        write(html, result_page(self.result, self.task, self.view()), quiet=True)
+        return fields
 
 
 def run(people: SamplePeople, *, output: Path, html: Path, console: Console) -> DemoRun:
     """Run the demo; write the result to `output` and its page to `html`."""
-    with TemporaryDirectory(prefix="shuffledp-demo-") as directory:
-        finished = asyncio.run(collect(people, directory=Path(directory), console=console))
+    print_start(people, console, "issuer and user agent")
+    with TemporaryDirectory(prefix="shuffledp-demo-") as folder:
+        found = asyncio.run(_collect(people.values, draft_for(people), Path(folder), console))
+    finished = DemoRun(**vars(found), people=people)
     finished.save(output, html)
     return finished
 
 
-async def collect(people: SamplePeople, *, directory: Path, console: Console) -> DemoRun:
+def collect_people(people: Dataset, draft: TaskDraft) -> LocalRun:
+    """
+    Collect the values of a data set, as `contribute` reads them, without printing.
+
+    Raises TaskError, before anything is started, for a value that does not fit the task, or for
+    fewer people than its n_min.
+    """
+    if people.n_users < draft.n_min:
+        rule = f"n_min is {draft.n_min:,}, and a smaller batch is never released"
+        raise TaskError(f"{people.name} has {people.n_users:,} people; {rule}")
+    draft = replace(draft, target_size=people.n_users)
+    task, rng = task_view.preview(draft, now=time.time()), np.random.default_rng(0)
+    encode = encoder_for(task, None)
+    people.parsed(lambda text: encode(text, rng))
+    counted = zip(people.labels, people.counts.tolist(), strict=True)
+    texts = [text for text, number in counted for _ in range(number)]
+    with TemporaryDirectory(prefix="shuffledp-") as folder:
+        return in_thread(_collect(texts, draft, Path(folder), terminal(quiet=True)))
+
+
+async def _collect(
+    values: Sequence[Value], draft: TaskDraft, directory: Path, console: Console
+) -> LocalRun:
     """Start the services in a directory, collect all values, and wait for the result."""
-    print_start(people, console, "issuer and user agent")
-    two_shufflers = "relay" in people.draft
-    async with Cluster(directory, people=names(people), two_shufflers=two_shufflers) as cluster:
-        return await collect_in(cluster, people, console)
+    people, two_shufflers = names(values), draft.relay is not None
+    async with Cluster(directory, people=people, two_shufflers=two_shufflers) as cluster:
+        return await collect_in(cluster, values, draft, console)
 
 
 def print_start(people: SamplePeople, console: Console, others: str) -> None:
@@ -128,35 +133,40 @@ def print_start(people: SamplePeople, console: Console, others: str) -> None:
         )
 
 
-def names(people: SamplePeople) -> list[str]:
-    """Return names of the people."""
-    return [f"person {number}" for number in range(len(people.values))]
+def names(values: Sequence[Value]) -> list[str]:
+    """Return a name for the person with each value."""
+    return [f"person {number}" for number in range(len(values))]
 
 
-async def collect_in(cluster: Cluster, people: SamplePeople, console: Console) -> DemoRun:
+def draft_for(people: SamplePeople, more: int = 0) -> TaskDraft:
+    """Return the draft of a task that closes when all people and `more` have answered."""
+    return closing_draft(people.draft, len(people.values) + more, now=time.time())
+
+
+async def collect_in(
+    cluster: Cluster, values: Sequence[Value], draft: TaskDraft, console: Console
+) -> LocalRun:
     """Collect all values by a cluster's services, and wait for the result."""
-    n_users = len(people.values)
-    bulk = max(0, n_users - _THROUGH_USER_AGENT)
-    console.print(
-        f"Users: {n_users - bulk} through the user agent process, {bulk:,} through the same code "
-        "in bulk."
-    )
-    draft = closing_draft(people.draft, n_users, now=time.time())
     signed = await cluster.publish_task(draft)
-    console.print(f"Task {signed.digest().hex()}")
+    task = Task.from_bytes(signed.task_bytes)
+    singly = len(values[: _by_user_agent(task)])
+    console.print(
+        f"Users: {singly} through the user agent process, {len(values) - singly:,} through the "
+        f"same code in bulk.\nTask {signed.digest().hex()}"
+    )
     started = time.perf_counter()
     with progress_bar(console) as bar:
-        await contribute(people.values, signed, cluster, bar)
+        await contribute(values, signed, cluster, bar)
     submitted = time.perf_counter()
     with console.status("Shuffling, opening, estimating …"):
         status, result = await released(cluster, signed.digest())
-    return DemoRun(
-        task=Task.from_bytes(signed.task_bytes),
-        result=result,
-        people=people,
-        submit_seconds=submitted - started,
-        shuffle_seconds=status.shuffle_seconds,
-    )
+    seconds = {"submit": submitted - started, "shuffle": status.shuffle_seconds}
+    return LocalRun(task=task, result=result, seconds=seconds)
+
+
+def _by_user_agent(task: Task) -> int:
+    """Return how many people contribute through the agent's process, which may refuse a task."""
+    return _THROUGH_USER_AGENT * (task.coalition_epsilon <= MOST_EPSILON)
 
 
 def progress_bar(console: Console) -> Progress:
@@ -169,8 +179,9 @@ async def contribute(
     values: Sequence[Value], signed: SignedTask, cluster: Cluster, bar: Progress
 ) -> None:
     """Get each person's token and contribute, the first people through the user agent."""
-    digest, tokens = signed.digest(), Task.from_bytes(signed.task_bytes).tokens
-    first, rest = values[:_THROUGH_USER_AGENT], values[_THROUGH_USER_AGENT:]
+    digest, task = signed.digest(), Task.from_bytes(signed.task_bytes)
+    tokens, singly = task.tokens, _by_user_agent(task)
+    first, rest = values[:singly], values[singly:]
     fetching = bar.add_task("One-time tokens", total=len(rest))
     contributing = bar.add_task("Users contributing", total=len(values))
     for name, value in zip(cluster.people, first, strict=False):
@@ -183,7 +194,7 @@ async def contribute(
             issuer,
             tokens,
             digest,
-            CredentialFile(cluster.credentials).all()[_THROUGH_USER_AGENT : len(values)],
+            CredentialFile(cluster.credentials).all()[singly : len(values)],
             seed=new_seed(),
             progress=partial(bar.advance, fetching),
         )
@@ -229,9 +240,10 @@ class Visit:
     async def _run(self, directory: Path, opener: Callable[[str], bool] | None) -> None:
         console, values = self.console, self.people.values
         print_start(self.people, console, "issuer, user agent and publisher")
-        invited, two_shufflers = [*names(self.people), _VISITOR], "relay" in self.people.draft
+        invited, two_shufflers = [*names(values), _VISITOR], "relay" in self.people.draft
         async with PageCluster(directory, invited, two_shufflers=two_shufflers) as cluster:
-            first = await collect_in(cluster, self.people, console)
+            run = await collect_in(cluster, values, draft_for(self.people), console)
+            first = DemoRun(**vars(run), people=self.people)
             first.save(self.output, self.html)
             self.show(first)
             signed = await cluster.publish_task(self._draft())
@@ -258,10 +270,9 @@ class Visit:
 
     def _draft(self) -> TaskDraft:
         """Draft the question for the same people and the visitor."""
-        n_users = len(self.people.values) + 1
-        draft = closing_draft(self.people.draft, n_users, now=time.time())
+        draft = draft_for(self.people, 1)
         purpose = f"The second round of a demo: choose any answer. Its data: {self.people.title}"
-        return replace(draft, target_size=n_users + 1, suite=_SUITE, purpose=purpose)
+        return replace(draft, target_size=draft.n_min + 1, suite=_SUITE, purpose=purpose)
 
     async def _serve(self, cluster: PageCluster, signed: SignedTask, stop: asyncio.Event) -> None:
         """Wait for the visitor and for Ctrl-C; release the batch if there was a visitor."""
@@ -283,12 +294,8 @@ class Visit:
         stop.clear()
         html = self.html.with_stem(f"{self.html.stem}-with-you")
         _, result = await released(cluster, digest)
-        task = Task.from_bytes(signed.task_bytes)
-        asked = Questions(batch=result, task=task)
-        view = result_view(result.estimate, task, most=MAX_ROWS, questions=asked)
-        fields = {**as_json(result), "labels": task.labels, **shufflers_as_json(task)}
-        write(html.with_suffix(".json"), dumps(fields))
-        write(html, result_page(result, task, view))
+        run = LocalRun(task=Task.from_bytes(signed.task_bytes), result=result)
+        run.save(html.with_suffix(".json"), html, quiet=False)
         print_written([html.with_suffix(".json"), html], self.console)
         self.console.print(
             f"The result with your answer: {html.resolve().as_uri()}\n"

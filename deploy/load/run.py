@@ -237,7 +237,11 @@ async def contribute_all(
 ) -> None:
     """Contribute values as honest users, in bulk; raise BatchStateError if one is not stored."""
     kinds, plan = np.zeros(len(values), np.uint8), LoadPlan(mode="bulk")
-    users = await asyncio.to_thread(seal_values, signed, kinds, values, progress)
+    try:
+        users = await asyncio.to_thread(seal_values, signed, kinds, values, progress)
+    except BrokenProcessPool as error:
+        rule = 'a script that collects from so many people needs `if __name__ == "__main__":`'
+        raise errors.SettingsError(f"a sealing process died; {rule}") from error
     users = replace(users, tokens=tokens)
     tally = await Sender(to, users, plan, repeat(0.0), plan.in_flight).run()
     if lost := len(values) - tally.answers[Outcome.STORED]:

@@ -28,6 +28,8 @@ from shuffledp.user_agent.contribution import Contributor, encoder_for
 
 _GROUP: Final = 500
 """Users per sealing job of a worker process."""
+_FEW: Final = 20
+"""Sealing jobs that take no longer than to start worker processes."""
 _OVERSIZE: Final = bytes(64)
 _COPIES: Final = (1, 2, FLOOD, 1, 1, 1, 1)
 """Number of times that each envelope is sent, by behaviour."""
@@ -231,7 +233,7 @@ def seal_values(
     """Seal users' submissions by behaviour. Cost: 0.1 ms per seal and 0.2 ms per user on a core."""
     groups = [slice(start, start + _GROUP) for start in range(0, len(kinds), _GROUP)]
     sealed: list[list[bytes]] = []
-    with worker_pool() if len(groups) > 1 else ThreadPoolExecutor(1) as pool:
+    with worker_pool() if len(groups) > _FEW else ThreadPoolExecutor(1) as pool:
         given = ([array[group] for group in groups] for array in (kinds, values))
         for envelopes in pool.map(partial(_seal_group, signed), *given):
             progress(len(kinds[groups[len(sealed)]]))

@@ -2,11 +2,15 @@
 
 import csv
 import dataclasses
+import importlib
+import json
 import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from shuffledp.common.errors import SettingsError
+from shuffledp.common.errors import SettingsError, UsageError
 from shuffledp.common.messages.result import (
     CONFIDENCE,
     Estimate,
@@ -17,6 +21,7 @@ from shuffledp.common.messages.result import (
     ShareTables,
 )
 from shuffledp.common.protocols import protocol_named
+from shuffledp.common.runtime.validation import read_file
 from shuffledp.common.task.task import Task
 from shuffledp.deploy.results.estimate_table import Columns
 from shuffledp.deploy.terminal.files import atomic_output
@@ -27,6 +32,14 @@ _FORMULA_WITHIN: Final = re.compile(r'([;,\t\r\n]"*)(?=[=+\-@])')
 _TEXT_COLUMNS: Final = frozenset(
     {"label", "text", "group", "value", "attribute", "other_attribute", "other_value"}
 )
+_COLUMN_NAMES: Final = {
+    "frequencies": "share",
+    "frequency_errors": "standard_error",
+    "mean_errors": "mean_standard_error",
+}
+"""Columns of fields of a JSON result, of those whose name is not its field's without an s."""
+_ESTIMATES: Final = ("frequencies", "shares", "means", "means_with_fakes")
+"""Fields that list the estimates; the first one that a result has counts."""
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
@@ -88,6 +101,44 @@ def _with_interval(shares: Histogram | ShareTable, **more: float) -> dict[str, A
     del fields["table"]
     low, high = shares.interval(CONFIDENCE)
     return {**fields, **more, "interval_low": low, "interval_high": high}
+
+
+def columns_of(records: Sequence[Mapping[str, Any]]) -> Columns:
+    """Return the plain fields of records as columns, with None where a record has no such field."""
+    plain = [{n: f for n, f in each.items() if not isinstance(f, dict | list)} for each in records]
+    names = dict.fromkeys(name for each in plain for name in each)
+    return {name: [each.get(name) for each in plain] for name in names}
+
+
+def columns_of_file(path: Path) -> Columns:
+    """
+    Return the columns of a JSON result, by the names that CSV has for them.
+
+    They are the fields with a text or number for each estimate. Raises UsageError if the file is no
+    JSON result, or one of attributes, which has several tables.
+    """
+    try:
+        fields = dict(json.loads(read_file(path, refusal=UsageError)))
+        lists = {**fields, **(fields.get("owners") or {})}
+        size = len(next(lists[name] for name in _ESTIMATES if name in lists))
+    except (ValueError, TypeError, StopIteration, RecursionError) as error:
+        rule = "is not a JSON result of one table; pandas and polars read CSV and Parquet"
+        raise UsageError(f"{path} {rule}") from error
+    kept = {n: each for n, each in lists.items() if isinstance(each, list) and len(each) == size}
+    return {_COLUMN_NAMES.get(name, name.removesuffix("s")): each for name, each in kept.items()}
+
+
+def as_frame(columns: Columns, library: str | None) -> Any:  # noqa: ANN401  # of that library
+    """
+    Return columns as a data frame of pandas or, without it, of polars, or else as lists.
+
+    `library` names one of them, or columns for lists. Raises SettingsError if it is not installed.
+    """
+    lists = {name: list(column) for name, column in columns.items()}
+    for name in (library,) if library else ("pandas", "polars", "columns"):
+        with suppress(ModuleNotFoundError):
+            return lists if name == "columns" else importlib.import_module(name).DataFrame(lists)
+    raise SettingsError(f"{library} is not installed: pip install {library}")
 
 
 def write_csv(path: Path, columns: Columns) -> None:

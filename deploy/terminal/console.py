@@ -15,9 +15,9 @@ from rich.console import Console
 _DISPLAYS: Final = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
-def terminal(*, stderr: bool = False) -> Console:
+def terminal(*, stderr: bool = False, quiet: bool = False) -> Console:
     """Return a console for command output, without emoji codes, which would change labels."""
-    return Console(stderr=stderr, emoji=False)
+    return Console(stderr=stderr, quiet=quiet, emoji=False)
 
 
 def print_written(paths: Iterable[Path | None], console: Console) -> None:

@@ -6,9 +6,11 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from typing import Any, Final, TypeVar
 
+T = TypeVar("T")
 STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED: Final = 130
 """Exit status after an interruption, as shells use it."""
@@ -57,6 +59,19 @@ async def until_stopped(
     await asyncio.wait({task})
     if not task.cancelled():
         task.result()
+
+
+def in_thread(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` in a thread, since a notebook's own runs a loop; Ctrl-C cancels it."""
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work)
+    with closing(loop), ThreadPoolExecutor(1) as pool:
+        done = pool.submit(loop.run_until_complete, task)
+        try:
+            return done.result()
+        except KeyboardInterrupt:
+            loop.call_soon_threadsafe(task.cancel)
+            raise
 
 
 def _interrupt(number: signal.Signals, _: object) -> None:

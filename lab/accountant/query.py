@@ -1,6 +1,7 @@
 """A query to the accountant: a mechanism, a batch, and δ or ε."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -15,7 +16,7 @@ from shuffledp.common.accounting.anonymity_set import AnonymitySet
 from shuffledp.common.accounting.binomial import smaller_tail
 from shuffledp.common.accounting.guarantees import theorem_of
 from shuffledp.common.accounting.two_items import amplified
-from shuffledp.common.errors import AccountingError, TaskError
+from shuffledp.common.errors import AccountingError, TaskError, UsageError, ValueRangeError
 from shuffledp.common.mechanisms.base import Vector
 from shuffledp.common.mechanisms.reduction import MatchCountReduction
 from shuffledp.common.messages.guarantee import REPLACE_ONE, Guarantee
@@ -324,3 +325,49 @@ class Query:
                 for name, bound in compare(self.subject, self.anonymity_set, self.delta)
             ],
         }
+
+
+_OPTIONS: Final = {
+    "kind": "mechanism",
+    "n": "users",
+    "k": "alphabet",
+    "eps_l": "local_epsilon",
+    "coll": "collision",
+    "rappor": "rappor",
+    "M": "dummies",
+    "m": "dummies_per_user",
+    "M_shuffler": "shuffler_dummies",
+    "known_dummies": "known_dummies",
+    "colluders": "colluders",
+    "skippers": "skippers",
+    "eps": "central_epsilon",
+    "delta": "delta",
+}
+"""Options of `shuffledp account`, by key of a file."""
+
+
+def ask(options: Mapping[str, Any]) -> tuple[Query, Guarantee]:
+    """
+    Return the query that options of `shuffledp account` state, and its answer; others are ignored.
+
+    Raises UsageError, which names the option.
+    """
+    fields = {key: options[option] for key, option in _OPTIONS.items() if option in options}
+    try:
+        if isinstance(rappor := fields.get("rappor"), str):
+            fields["rappor"] = parse_numbers(rappor, "rappor must be F,P,Q,HASHES")
+        if (random_dummies := options.get("random_dummies")) is not None:
+            fields |= parse_distribution(random_dummies)
+        query = Query.read(fields)
+        return query, query.answer()
+    except (AccountingError, ValueRangeError) as error:
+        rule = re.sub(r", or \w+ in a file$", "", str(error))
+        raise UsageError(re.sub(r"^(\w+)(?= is | must |: )", _option, rule)) from error
+
+
+def _option(name: re.Match[str]) -> str:
+    """Return the option for a key or parameter at the start of a message."""
+    key = "random_dummies" if name[0].startswith("M_") and name[0] not in _OPTIONS else name[0]
+    option = _OPTIONS.get(key, key)
+    known = option in {*_OPTIONS.values(), "random_dummies"}
+    return f"--{option.replace('_', '-')}" if known else key

@@ -1,43 +1,16 @@
 """`shuffledp account`: bound epsilon or delta for given parameters."""
 
-import re
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import typer
 
-from shuffledp.common.errors import AccountingError, UsageError, ValueRangeError
+from shuffledp.common.errors import UsageError
 from shuffledp.deploy.commands import options
 from shuffledp.deploy.terminal.json_output import print_answer, print_json
 
 app = typer.Typer()
-
-_OPTIONS: Final = {
-    "n": "users",
-    "k": "alphabet",
-    "eps_l": "local_epsilon",
-    "coll": "collision",
-    "rappor": "rappor",
-    "M": "dummies",
-    "m": "dummies_per_user",
-    "M_shuffler": "shuffler_dummies",
-    "known_dummies": "known_dummies",
-    "colluders": "colluders",
-    "skippers": "skippers",
-    "eps": "central_epsilon",
-    "delta": "delta",
-}
-"""Parameters of the command, by key of a file."""
-
-
-def _option(name: re.Match[str]) -> str:
-    """Return the option for a key or parameter at the start of a message."""
-    key = "random_dummies" if name[0].startswith("M_") and name[0] not in _OPTIONS else name[0]
-    option = _OPTIONS.get(key, key)
-    known = option in {*_OPTIONS.values(), "random_dummies"}
-    return f"--{option.replace('_', '-')}" if known else key
 
 
 @options.command(
@@ -93,9 +66,9 @@ def account(
         compare: Also print the lower bound that an attack proves, and published bounds.
         batch: Answer a JSON list of queries instead; see docs/theory/accounting.md.
     """
-    from shuffledp.common.messages.submission import parse_numbers
+    asked = {**locals()}
     from shuffledp.lab.accountant import query_output
-    from shuffledp.lab.accountant.query import Query, parse_distribution
+    from shuffledp.lab.accountant.query import ask
 
     if batch is not None:
         if options.given_options(context) - {"batch", "compare", "json"}:
@@ -111,16 +84,7 @@ def account(
         return
     if users is None:
         raise UsageError("use --users and the mechanism's options, or --batch FILE")
-    typed = {**locals()}
-    try:
-        if rappor is not None:
-            typed["rappor"] = parse_numbers(rappor, "rappor must be F,P,Q,HASHES")
-        random = {} if random_dummies is None else parse_distribution(random_dummies)
-        fields = {key: typed[option] for key, option in _OPTIONS.items()}
-        query = Query.read({"kind": mechanism} | fields | random)
-        guarantee = query.answer()
-    except (AccountingError, ValueRangeError) as error:
-        raise UsageError(re.sub(r"^(\w+)(?= is | must |: )", _option, str(error))) from error
+    query, guarantee = ask(asked)
     answer = query_output.answer_fields(query, guarantee, comparing=compare)
     show = partial(query_output.show, guarantee, answer, query.local_epsilon)
     print_answer(answer | {"guarantee": guarantee}, show, json=json)

@@ -1,12 +1,12 @@
 """`shuffledp plan`: find the best parameters that meet a guarantee."""
 
 import math
-from typing import Any, Literal
+from typing import Final, Literal
 
 import typer
 
 from shuffledp.common.errors import UsageError
-from shuffledp.common.messages.guarantee import default_delta, rounded_up
+from shuffledp.common.messages.guarantee import rounded_up
 from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.deploy.commands import options
 from shuffledp.deploy.terminal.console import print_written, terminal
@@ -14,6 +14,12 @@ from shuffledp.deploy.terminal.files import write
 from shuffledp.deploy.terminal.json_output import print_json
 
 app = typer.Typer()
+
+_PARSED: Final = {
+    *("context", "task_kind", "attribute_sizes", "pairs", "margins", "encoding", "code_bytes"),
+    *("output", "guarantees", "json"),
+}
+"""Parameters that are no requirements, or parts of some."""
 
 
 @options.command(
@@ -109,62 +115,29 @@ def plan(
         max_mse: Maximum useful mean squared error of a share.
         output: Write a draft for `shuffledp task create`.
     """
-    from shuffledp.common.mechanisms.hashing.local_hashing import most_seeds
-    from shuffledp.common.task.domain_spec import EdgesSpec, group_count
-    from shuffledp.common.task.draft import NumberDraft, OpenDraft, PairDraft
+    asked = {**locals()}
+    from shuffledp.common.task.draft import OpenDraft
     from shuffledp.common.task.kinds import KINDS
     from shuffledp.deploy.tasks.value_parser import parse_breakdown, parse_tables
     from shuffledp.lab.planning import plan_view
     from shuffledp.lab.planning.planner import least_errors
     from shuffledp.lab.planning.planner import plan as find_plan
-    from shuffledp.lab.planning.requirements import Requirements
+    from shuffledp.lab.planning.question import requirements
 
     console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)
-    usual_cap = plan_view.usual_local_cap(task_kind, rounds, shufflers)
     options.check_kinds(context)
-    facts = KINDS[task_kind]
-    if facts.counted and domain_size is None:
-        raise UsageError(f"--domain-size is missing: {facts.counted}")
-    size = 1 if domain_size is None else domain_size
-    ends = _ends(low, high, needed="spacing" in facts.options)
     if "margin_share" in options.given_options(context) and not margins:
         raise UsageError("--margin-share is the share of --margins, which is missing")
-    fields: dict[str, Any] = {"population": population}
-    if breakdown:
-        fields["breakdown"] = parse_breakdown(breakdown)
-    if "spacing" in facts.options:
-        fields["edges"] = EdgesSpec(spacing=spacing, buckets=size, unit=unit, **ends)
-    if "tables" in facts.tables:
-        fields["tables"] = parse_tables(attribute_sizes, pairs, margins=margins)
-        size = len(fields["tables"].attributes)
-    if "open" in facts.tables:
-        fields["open"] = OpenDraft(encoding=encoding, code_bytes=code_bytes)
-    ranged = {"numbers": NumberDraft, "pairs": PairDraft}
-    fields |= {table: ranged[table](**ends) for table in ranged.keys() & facts.tables}
-    groups = group_count(fields.get("breakdown"))
-    target = Requirements(
-        kind=task_kind,
-        n_users=users,
-        n_min=users if n_min is None else n_min,
-        domain_size=size * groups,
-        most_seeds=most_seeds(groups),
-        prefix=prefix,
-        central_epsilon=central_epsilon,
-        delta=default_delta(max(1, users)) if delta is None else delta,
-        local_cap=usual_cap if local_cap is None else options.parse_cap(local_cap),
-        margin_share=margin_share,
-        messages_cap=messages_cap,
-        bytes_cap=bytes_cap,
-        influence_cap=influence_cap,
-        rounds=rounds,
-        honest_fraction=honest_fraction,
-        trust=trust,
-        head=options.parse_shares(head),
-        max_mse=max_mse,
-        shufflers=shufflers,
-        coalition_epsilon=plan_view.coalition_target(coalition_epsilon, shufflers, rounds),
-        draft_fields=fields,
-    )
+    tabled, opened = (name in KINDS[task_kind].tables for name in ("tables", "open"))
+    asked |= {
+        "kind": task_kind,
+        "breakdown": parse_breakdown(breakdown) if breakdown else None,
+        "tables": parse_tables(attribute_sizes, pairs, margins=margins) if tabled else None,
+        "form": OpenDraft(encoding=encoding, code_bytes=code_bytes) if opened else None,
+        "local_cap": None if local_cap is None else options.parse_cap(local_cap),
+        "head": options.parse_shares(head),
+    }
+    target = requirements(**{name: asked[name] for name in asked.keys() - _PARSED})
     with console.status("Planning") as status:
         found = find_plan(target, lambda name: status.update(f"Planning {name}"))
         least = least_errors(found, cap)
@@ -175,6 +148,7 @@ def plan(
         return
     plan_view.show(found, console, guarantees=guarantees)
     console.print(plan_view.least_sentence(least), highlight=False)
+    usual_cap = plan_view.usual_local_cap(task_kind, rounds, shufflers)
     defaults = {
         f"Delta is {rounded_up(target.delta)}, the lesser of 1e-6 and 0.1 / --users; --delta "
         "changes it.": delta,
@@ -184,12 +158,3 @@ def plan(
     for sentence in (text for text, given in defaults.items() if given is None):
         console.print(sentence, style="dim", highlight=False)
     print_written([output], console)
-
-
-def _ends(low: float | None, high: float | None, *, needed: bool) -> dict[str, Any]:
-    """Return the ends of a range by name, none if none is given; or raise UsageError."""
-    ends = {"low": low, "high": high}
-    absent = [name for name, end in ends.items() if end is None]
-    if len(absent) == 1 or (needed and absent):
-        raise UsageError(f"--{absent[0]} is missing: --low and --high are the ends of the range")
-    return {name: end + 0.0 for name, end in ends.items() if end is not None}  # 0.0 for -0.0

@@ -1,16 +1,13 @@
 """`shuffledp simulate` and `reproduce`: compare protocols, and repeat published experiments."""
 
-import math
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from shuffledp.common.errors import SettingsError, TaskError, UsageError
-from shuffledp.common.protocols import PROTOCOLS, Kind, protocol_named, protocols_of
-from shuffledp.common.task.specs import check_range
+from shuffledp.common.errors import SettingsError, UsageError
+from shuffledp.common.protocols import protocols_of
 from shuffledp.deploy.commands import options
 from shuffledp.deploy.datasets.names import IPUMS_1940_CITY, SHIPPED
 from shuffledp.deploy.terminal.console import print_written, terminal
@@ -105,47 +102,39 @@ def simulate(
             --plot.
     """
     from shuffledp.deploy.datasets.sources import dataset as read_dataset
-    from shuffledp.lab.planning.plan_view import coalition_target
+    from shuffledp.deploy.tasks.value_parser import parse_range
     from shuffledp.lab.simulate import table
     from shuffledp.lab.simulate.plot import comparison, draw
     from shuffledp.lab.simulate.populations import SIMULATED_KINDS, Asked
-    from shuffledp.lab.simulate.sweep import Sweep, run
-    from shuffledp.lab.simulate.sweep_row import ACCOUNTINGS
+    from shuffledp.lab.simulate.sweep import run, sweep_of
 
     kind, targets, names, source = task_kind, central_epsilon, protocol, dataset
-    options.check_kinds(context, requirements=("messages_cap", "shufflers", "coalition_epsilon"))
-    simulated = SIMULATED_KINDS[kind]
+    options.check_kinds(context)
     if figure_number not in {None, *_FIGURES}:
         raise UsageError(f"figure is {figure_number}; it must be 3, 4 or 5")
-    if accounting not in ACCOUNTINGS:
-        raise UsageError("accounting must be published, tight or both")
     if figure_number is not None:
         shipped, epsilons = _FIGURES[figure_number]
         targets, names = targets or list(epsilons), names or list(_COMPARED)
         source = source or shipped
         accounting, plot = "both", plot or Path(f"figure{figure_number}")
-    source = source or simulated.dataset
+    source = source or SIMULATED_KINDS[kind].dataset
     if source is None and {column, value_range} != {None}:
         raise UsageError("--column and --range need a file; use --dataset")
     if source is not None and attribute_sizes:
         raise UsageError("--attribute-sizes is for synthetic people; a data set has its own")
     data = None if source is None else read_dataset(source, users, column, empty=empty_values)
-    asked = Asked(kind, data, users, _span(value_range), buckets, seed, attribute_sizes)
-    people = simulated.draw(asked)
-    _check_protocols(kind, names or ())
-    chained = [name for name in protocols_of(kind) if PROTOCOLS[name].chained and shufflers > 1]
-    sweep = Sweep(
-        population=people,
-        protocols=tuple(names or chained or simulated.compared or protocols_of(kind)),
-        central_epsilons=tuple(targets or [0.2]),
-        delta=delta,
-        accounting=ACCOUNTINGS[accounting],
-        repeats=repeat or people.usual_repeats,
-        messages_cap=math.inf if messages_cap is None else messages_cap,
-        local_cap=options.parse_cap(local_cap),
-        seed=seed,
+    span = None if value_range is None else parse_range(value_range)
+    sweep = sweep_of(
+        Asked(kind, data, users, span, buckets, seed, attribute_sizes),
+        names or (),
+        targets or (),
+        accounting=accounting,
+        repeats=repeat,
+        messages_cap=messages_cap,
         shufflers=shufflers,
-        coalition_epsilon=coalition_target(coalition_epsilon, shufflers),
+        coalition_epsilon=coalition_epsilon,
+        delta=delta,
+        local_cap=options.parse_cap(local_cap),
         one_by_one=figure_number == _RUN_TIME,
     )
     console = terminal(stderr=json)
@@ -156,6 +145,7 @@ def simulate(
         write(csv, table.as_csv(rows))
         written.append(csv)
     if plot is not None:
+        people = sweep.population
         title = f"{people.title}: {people.n_users:,} users, δ = {delta:g}, {sweep.repeats} repeats"
         written += draw(comparison(rows), plot, title=title)
     print_written(written, console)
@@ -165,26 +155,6 @@ def simulate(
     table.show(rows, console, by_value=by_value)
     if all(row.task is None for row in rows):
         raise SettingsError("every setting was skipped")
-
-
-def _span(value_range: str | None) -> tuple[float, float] | None:
-    from shuffledp.deploy.tasks.value_parser import parse_range
-
-    if value_range is None:
-        return None
-    span = parse_range(value_range)
-    check_range(*span)
-    return span
-
-
-def _check_protocols(kind: Kind, names: Iterable[str]) -> None:
-    for name in names:
-        try:
-            row = protocol_named(name)
-        except TaskError as error:
-            raise UsageError(str(error)) from error
-        if not row.collects(kind):
-            raise UsageError(f"the protocol {name} is not for {kind} data")
 
 
 @options.command(app, "shuffledp reproduce key-value --plot pairs", no_args_is_help=True)

@@ -11,6 +11,7 @@ from shuffledp.common.errors import PlanError, UsageError
 from shuffledp.common.messages.guarantee import delta_warnings, rounded_up
 from shuffledp.common.protocols import PROTOCOLS, Kind, protocols_of
 from shuffledp.common.task.cluster_dummies import ClusterDummies
+from shuffledp.common.task.draft import TaskDraft
 from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.shuffling import Shuffling
 from shuffledp.deploy.tasks.drafts import as_toml, shuffler_table
@@ -156,12 +157,6 @@ def draft(plan: Plan, now: float) -> str:
     one = best.draft.relay is None
     weakest = "shuffler+analyzer" if one else "either-shuffler"
     local = next(row for row in plan.guarantees if row.coalition == weakest)
-    with_budget = replace(
-        best.draft,
-        deadline=int(now) + DAYS_TO_DEADLINE * 24 * 3600,
-        budget_epsilon=target.central_epsilon,
-        budget_delta=target.delta,
-    )
     rounds = f", over {target.rounds} tasks" * (target.rounds > 1)
     comments = f"""\
 # {_predicted(best)}
@@ -171,7 +166,17 @@ def draft(plan: Plan, now: float) -> str:
 # The budget limits the privacy loss of all releases about these users; the deadline is in \
 {DAYS_TO_DEADLINE} days.
 """
-    return comments + as_toml(with_budget)
+    return comments + as_toml(task_draft(plan, now))
+
+
+def task_draft(plan: Plan, now: float) -> TaskDraft:
+    """Return the plan's draft with a deadline in a week, and its target (ε, δ) as the budget."""
+    return replace(
+        plan.best.draft,
+        deadline=int(now) + DAYS_TO_DEADLINE * 24 * 3600,
+        budget_epsilon=plan.target.central_epsilon,
+        budget_delta=plan.target.delta,
+    )
 
 
 def _predicted(design: Design) -> str:

@@ -62,6 +62,11 @@ class Plan:
     two_shufflers: Design | None = None
     """The best design with two shufflers; None if there is none."""
 
+    def __repr__(self) -> str:
+        """Return one line, for notebooks."""
+        best, error = self.best, f"mean squared error {self.best.mse:.3g}"
+        return f"<{best.protocol}: {error}, local ε {best.local_epsilon:g}>"
+
     @property
     def target(self) -> Requirements:
         """The requirements that the plan meets."""

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from numbers import Integral
 from typing import Any, Final, Literal, Self
 
@@ -17,7 +17,7 @@ from shuffledp.common.messages.submission import PLAIN_REPORT
 from shuffledp.common.protocols import Kind
 from shuffledp.common.task.domain_spec import group_count
 from shuffledp.common.task.draft import RelayDraft, TaskDraft
-from shuffledp.common.task.kinds import KINDS, kinds_with
+from shuffledp.common.task.kinds import KINDS, check_options
 from shuffledp.common.task.shuffler_spec import ItemNoise
 from shuffledp.common.task.specs import MAX_DOMAIN_SIZE
 from shuffledp.common.task.task import MIN_COMPOSED_DELTA, MIN_DELTA, envelope_bytes, honest_share
@@ -43,7 +43,6 @@ Noises = tuple[ItemNoise, ...]
 _UNUSED_DEADLINE: Final = 4_000_000_000
 _ROUNDING: Final = 1e-9
 """Amount by which the sum of decimal shares may exceed 1."""
-_ONE_ROUND: Final = ": plan one round, with --central-epsilon and --delta divided by their number"
 _WHOLE: Final = frozenset({"users", "n_min", "the domain size", "rounds"})
 
 
@@ -100,12 +99,9 @@ class Requirements:
     def __post_init__(self) -> None:
         """Raise UsageError if a field breaks a rule."""
         items = KINDS[self.kind].histogram
-        for option in dataclasses.fields(self):
-            name, kinds = option.name.replace("_", "-"), kinds_with("requirements", option.name)
-            given = getattr(self, option.name) != option.default
-            rule = f"--{name} is for data of these kinds: {', '.join(kinds)}"
-            rule = f"{rule}; this is {self.kind} data{_ONE_ROUND * (name == 'rounds')}"
-            _require(not kinds or self.kind in kinds or not given, rule)
+        optional = [each for each in dataclasses.fields(self) if each.default is not MISSING]
+        given = [each.name for each in optional if getattr(self, each.name) != each.default]
+        check_options(self.kind, {name: f"--{name.replace('_', '-')}" for name in given})
         least_cap = MIN_CENTRAL_EPSILON if items else MIN_VALUE_EPSILON
         for name, value, least, most in (
             ("users", self.n_users, 1, MAX_USERS),

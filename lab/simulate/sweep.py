@@ -1,8 +1,9 @@
 """Simulate protocols × targets × repeats on all cores; each repeat has its own seed."""
 
 import dataclasses
+import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -12,17 +13,24 @@ from typing import Any, Final, TypeVar
 import shuffledp.common.runtime.blas_threads  # noqa: F401  # for the workers of programs that import this
 from shuffledp.common.accounting.guarantees import published_claim
 from shuffledp.common.crypto.hpke_pool import worker_pool
-from shuffledp.common.errors import ShuffleDpError
+from shuffledp.common.errors import ShuffleDpError, TaskError, UsageError
+from shuffledp.common.protocols import PROTOCOLS, protocol_named, protocols_of
 from shuffledp.common.task.kinds import KINDS
+from shuffledp.common.task.specs import check_int_range, check_range
 from shuffledp.common.task.task import Task
+from shuffledp.lab.planning.plan_view import coalition_target
 from shuffledp.lab.planning.planner import search
 from shuffledp.lab.planning.requirements import Accounting, Requirements
 from shuffledp.lab.simulate.accuracy import Repeat
-from shuffledp.lab.simulate.populations import Population, Seed
-from shuffledp.lab.simulate.sweep_row import SweepRow
+from shuffledp.lab.simulate.populations import SIMULATED_KINDS, Asked, Population, Seed
+from shuffledp.lab.simulate.sweep_row import ACCOUNTINGS, SweepRow
 
 _MAX_SEEDS: Final = 2**21
 """Maximum seeds of a hash family, so that refinement takes seconds, not minutes."""
+_MOST_REPEATS: Final = 1_000_000
+_MOST_SEED: Final = 2**64
+_TARGET: Final = 0.2
+"""Target ε by default."""
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
@@ -70,6 +78,56 @@ class Sweep:
             most_seeds=_MAX_SEEDS,
             **{name: limits[name] for name in allowed},
         )
+
+
+def sweep_of(
+    asked: Asked,
+    protocols: Sequence[str],
+    central_epsilons: Sequence[float],
+    *,
+    accounting: str | None = None,
+    repeats: int | None = None,
+    messages_cap: float | None = None,
+    shufflers: int = 1,
+    coalition_epsilon: float | None = None,
+    **settings: Any,  # noqa: ANN401  # further fields
+) -> Sweep:
+    """
+    Draw the people, and return their sweep; None and empty stand for a command's defaults.
+
+    Raises UsageError for an unknown accounting, or a protocol that is unknown or for other data,
+    TaskError for a number out of range.
+    """
+    check_int_range("seed", asked.seed, 0, _MOST_SEED)
+    if asked.span is not None:
+        check_range(*asked.span)
+    kind = asked.kind
+    population = SIMULATED_KINDS[kind].draw(asked)
+    repeats = population.usual_repeats if repeats is None else repeats
+    check_int_range("repeats", repeats, 1, _MOST_REPEATS)
+    if accounting not in ACCOUNTINGS:
+        raise UsageError("accounting must be published, tight or both")
+    for name in protocols:
+        try:
+            row = protocol_named(name)
+        except TaskError as error:
+            raise UsageError(str(error)) from error
+        if not row.collects(kind):
+            raise UsageError(f"the protocol {name} is not for {kind} data")
+    chained = [name for name in protocols_of(kind) if PROTOCOLS[name].chained and shufflers > 1]
+    compared = chained or SIMULATED_KINDS[kind].compared or protocols_of(kind)
+    return Sweep(
+        population=population,
+        protocols=tuple(protocols or compared),
+        central_epsilons=tuple(central_epsilons or [_TARGET]),
+        accounting=ACCOUNTINGS[accounting],
+        repeats=repeats,
+        messages_cap=math.inf if messages_cap is None else messages_cap,
+        shufflers=shufflers,
+        coalition_epsilon=coalition_target(coalition_epsilon, shufflers),
+        seed=asked.seed,
+        **settings,
+    )
 
 
 def run(sweep: Sweep, progress: Progress, pool: Executor | None = None) -> list[SweepRow]:

@@ -41,6 +41,13 @@ class SweepRow:
     repeats: Sequence[Repeat] = ()
     """Empty if and only if the setting was skipped; the first may have estimates by value."""
 
+    def __repr__(self) -> str:
+        """Return one line, for notebooks."""
+        found = self.refusal
+        if self.task is not None:
+            found = f"mean squared error {self.errors['mse'].format('.3g')}"
+        return f"<{self.protocol} at central ε {self.target_epsilon:g}: {found}>"
+
     @property
     def errors(self) -> Mapping[str, Summary]:
         """Mean and standard error of each error over the repeats, by name."""

@@ -15,6 +15,7 @@ from rich.progress import Progress as RichProgress
 from shuffledp.common.messages.guarantee import rounded_up
 from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.task import Task
+from shuffledp.deploy.results.export import columns_of
 from shuffledp.deploy.terminal.escape import escaped
 from shuffledp.deploy.terminal.tables import CLAIM_ROOM_NOTE, print_rows
 from shuffledp.lab.planning.plan_view import default_local_cap
@@ -240,10 +241,7 @@ def _show_by_value(rows: Sequence[SweepRow], console: Console) -> None:
 
 def as_csv(rows: Sequence[SweepRow]) -> str:
     """Return the comparison as CSV text, a column per JSON field; skipped rows have empty cells."""
-    fields = [row.as_json() for row in rows]
-    names = list(dict.fromkeys(name for row in fields for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(fields)
+    columns, text = columns_of([row.as_json() for row in rows]), io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([[*columns], *zip(*columns.values(), strict=True)])
     return text.getvalue()

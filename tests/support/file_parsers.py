@@ -29,6 +29,7 @@ from shuffledp.deploy.load.plan import LoadPlan
 from shuffledp.deploy.load.scenario import read_scenario
 from shuffledp.deploy.load.users import SealedUsers, seal
 from shuffledp.deploy.results.decoder import read_candidates
+from shuffledp.deploy.results.export import columns_of_file
 from shuffledp.deploy.results.next_task import Iterated, read_result
 from shuffledp.deploy.sentinels.sentinel_file import SentinelFile, SentinelState
 from shuffledp.deploy.tasks import drafts
@@ -163,6 +164,7 @@ _FILES: Final[tuple[tuple[Any, ...], ...]] = (
         lambda path: read_result(path, Iterated, "key-value"),
         *_PAIRS,
     ),
+    ("json", "columns.json", columns_of_file, *_PAIRS),
     ("csv", "people.csv", files.read, _PEOPLE, _ITEMS),
     (
         *("binary", "people.csv.gz", files.read),

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -177,43 +177,31 @@ def test_a_breakdown_makes_an_item_of_each_pair() -> None:
         assert task == Task.from_bytes(task.to_bytes())
 
 
+_OLH: Final = {"protocol": "ldp-olh", "buckets": 1453}
+
+
+def _groups(number: int) -> BreakdownSpec:
+    return BreakdownSpec(attribute="c", groups=tuple(map(str, range(number))))
+
+
 @table(
     ("fields", "rule"),
     [
-        (
-            {"domain_size": 7, "labels": (), "edges": _EQUAL},
-            "domain_size is 7 and the draft states 5",
-        ),
-        (
-            {"edges": _EQUAL, "labels": tuple("abcde")},
-            "5 labels and a table .edges.; leave labels out",
-        ),
+        ({"domain_size": 7, "labels": (), "edges": _EQUAL}, "is 7 and the draft states 5"),
+        ({"edges": _EQUAL, "labels": tuple("abcde")}, "5 labels and a table .edges.; leave labels"),
         (
             {"protocol": "ldp-sw", "labels": (), "edges": _EQUAL},
-            "ldp-sw smooths across groups; its tasks have no breakdown",
+            "ldp-sw smooths across groups",
         ),
         ({"n_min": 40, "target_size": 30}, "n_min is 40 and target_size is 30"),
+        ({"labels": ()}, "at least 2 items, of each group: set domain_size, labels"),
         (
-            {"labels": ()},
-            "at least 2 items, of each group: set domain_size, labels",
-        ),
-        (
-            {
-                "labels": (),
-                "domain_size": 2**23,
-                "breakdown": BreakdownSpec(attribute="c", groups=tuple("abc")),
-            },
+            {"labels": (), "domain_size": 2**23, "breakdown": _groups(3)},
             "domain_size times 3 groups is 25165824; it must lie between 4 and 16777216",
         ),
         ({"labels": ("flu", " cold")}, "the label of item 1 begins or ends with whitespace"),
         (
-            {
-                "protocol": "ldp-olh",
-                "labels": (),
-                "domain_size": 2**14,
-                "buckets": 1453,
-                "breakdown": BreakdownSpec(attribute="c", groups=tuple(map(str, range(128)))),
-            },
+            {"labels": (), "domain_size": 2**14, "breakdown": _groups(128), **_OLH},
             "2 digits in base 1453 give 2111209 seeds; with 128 groups at most 2097152 are",
         ),
     ],

@@ -213,7 +213,7 @@ def test_rows_of_items_keep_their_order_and_may_have_no_people(tmp_path: Path) -
         ("open", ["a", "x" * 65], "row 2 .* at most 64 bytes"),
         ("open", ["a", "b\0"], "row 2 .* zero character"),
         ("categorical", ["a", "x" * 257], "row 2 .* 257 characters; an item may have at most 256"),
-        ("categorical", ["a", "a "], "the number of different values of mine.* is 1; it must"),
+        ("categorical", ["a", "a "], "the number of different values in mine.* is 1; it must"),
     ],
 )
 def test_a_value_that_devices_refuse_is_named_by_its_row(

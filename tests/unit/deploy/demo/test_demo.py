@@ -18,7 +18,7 @@ from tests.support.command_line import shown
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ITEM_KINDS])
 def test_two_shufflers_are_for_items(kind: Kind) -> None:
     """Each adds dummies of items, and other kinds have none; nothing is started."""
-    rule = f"these kinds: categorical, ordered; --task-kind is {kind}"
+    rule = f"these kinds: categorical, ordered; this is {kind} data"
     with pytest.raises(UsageError, match=f"--two-shufflers is for data of {rule}"):
         shown("demo", "--two-shufflers", "--task-kind", kind)
 

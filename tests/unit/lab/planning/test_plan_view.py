@@ -14,7 +14,7 @@ import pytest
 
 from shuffledp.analyzer.task_builder import complete
 from shuffledp.common.accounting.guarantees import claimed_guarantee
-from shuffledp.common.errors import PlanError, SettingsError, TaskError, UsageError
+from shuffledp.common.errors import PlanError, ShuffleDpError, UsageError
 from shuffledp.common.messages.guarantee import rounded_up
 from shuffledp.common.protocols import Kind
 from shuffledp.common.task.draft import NumberDraft, PairDraft
@@ -342,45 +342,40 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
     assert "Note" not in quiet
 
 
-@pytest.mark.parametrize(
-    ("asked", "arguments", "error", "message"),
-    [
-        (_ITEMS, ("--local-cap", "much"), UsageError, "local cap must be a number, or none"),
-        (_ITEMS, ("--head", "0.1;0.2"), UsageError, "head must be shares such as"),
-        (_ITEMS, ("--output", "/no/such/draft.toml"), SettingsError, "folder does not exist"),
-        (_ITEMS, ("--coalition-epsilon", "2"), UsageError, "two shufflers; use --shufflers 2"),
-        (_ITEMS, ("--shufflers", "3"), UsageError, "shufflers is 3; it must lie between 1 and 2"),
-        (_ITEMS, ("--shufflers", "2", "--local-cap", "4"), UsageError, "the local cap is 4; with"),
-        (_MEAN, ("--task-kind", "string", "--shufflers", "2"), UsageError, "--shufflers is for"),
-        (_ITEMS, ("--low", "0"), UsageError, "--low is for data of these kinds: ordered, mean"),
-        (_ITEMS[:2] + _ITEMS[4:], (), UsageError, "missing: the number of possible values"),
-        (_MEAN, ("--rounds", "2"), UsageError, "this is mean data: plan one round, with --central"),
-        (_MEAN, ("--low", "5"), UsageError, "--high is missing: --low and --high are the ends"),
-        (_TABLE, ("--margin-share", ".2"), UsageError, "the share of --margins, which is missing"),
-        (_TABLE, ("--attribute-sizes", ""), UsageError, "--attribute-sizes is missing: the number"),
-        (_TABLE, ("--attribute-sizes", "4,x"), UsageError, "must be whole numbers: the number of"),
-        (_TABLE, ("--attribute-sizes", "4,1"), TaskError, "attribute 2's number of values is 1"),
-        (_TABLE, ("--pairs", "1-2"), UsageError, "--pairs must be pairs of attributes by number"),
-        (_TABLE, ("--pairs", "1:1"), TaskError, "a table is of attribute 1, attribute 1; it must"),
-        (_TABLE, ("--pairs", "1:9"), TaskError, "of attribute 9; the attributes are"),
-        (
-            [*_ITEMS, "--task-kind", "ordered"],
-            ("--low", "0", "--high", "9", "--head", "0.2"),
-            UsageError,
-            "; this is ordered data",
-        ),
-        (_MEAN, ("--task-kind", "vector"), UsageError, "the length of a vector"),
-        (_MEAN, ("--task-kind", "key-value"), UsageError, "the number of keys"),
-        (_MEAN, ("--task-kind", "string", "--high", "1"), UsageError, "--high is for data"),
-        (_MEAN, ("--breakdown", "a=b,c"), UsageError, "kinds: categorical, ordered;"),
-    ],
-)
-def test_an_invalid_option_is_refused(
-    asked: list[str], arguments: tuple[str, ...], error: type[Exception], message: str
-) -> None:
+_REFUSED: Final = """
+ITEMS --local-cap much | local cap must be a number, or none
+ITEMS --head 0.1;0.2 | head must be shares such as
+ITEMS --output /no/such/draft.toml | folder does not exist
+ITEMS --coalition-epsilon 2 | two shufflers; use --shufflers 2
+ITEMS --shufflers 3 | shufflers is 3; it must lie between 1 and 2
+ITEMS --shufflers 2 --local-cap 4 | the local cap is 4; with two shufflers reports have no
+ITEMS --low 0 | --low is for data of these kinds: ordered, mean
+ITEMS --task-kind ordered --low 0 --high 9 --head 0.2 | kinds: categorical; this is ordered data
+MEAN --task-kind string --shufflers 2 | --shufflers is for data of these kinds:
+MEAN --task-kind categorical | --domain-size is missing: the number of possible values
+MEAN --rounds 2 | this is mean data: plan one round, with --central-epsilon and --delta divided
+MEAN --low 5 | --high is missing: --low and --high are the ends of the range
+MEAN --task-kind vector | the length of a vector
+MEAN --task-kind key-value | the number of keys
+MEAN --task-kind string --high 1 | --high is for data of these
+MEAN --breakdown a=b,c | --breakdown is for data of these kinds: categorical, ordered;
+TABLE --margin-share .2 | the share of --margins, which is missing
+TABLE --attribute-sizes= | --attribute-sizes is missing: the number
+TABLE --attribute-sizes 4,x | must be whole numbers: the number of
+TABLE --attribute-sizes 4,1 | attribute 2's number of values is 1
+TABLE --pairs 1-2 | --pairs must be pairs of attributes by number
+TABLE --pairs 1:1 | a table is of attribute 1, attribute 1; it must
+TABLE --pairs 1:9 | of attribute 9; the attributes are
+"""
+
+
+@pytest.mark.parametrize("line", _REFUSED.strip().splitlines())
+def test_an_invalid_option_is_refused(line: str) -> None:
     """One sentence before planning names the number and the rule."""
-    with pytest.raises(error, match=re.escape(message)):
-        shown("plan", *asked, *arguments)
+    words, _, message = line.partition(" | ")
+    base, *options = words.split()
+    with pytest.raises(ShuffleDpError, match=re.escape(message)):
+        shown("plan", *{"ITEMS": _ITEMS, "MEAN": _MEAN, "TABLE": _TABLE}[base], *options)
 
 
 def test_the_best_design_comes_first_and_the_guarantees_on_request() -> None:

@@ -91,36 +91,34 @@ def test_a_users_file_is_read_for_every_kind(
         assert abs(each["estimate"] - each["truth"]) < 8 * each["standard_error"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--coalition-epsilon", "2"], "--coalition-epsilon is for two shufflers"),
-        (["--task-kind", "string", "--shufflers", "2"], "--shufflers is for data of these kinds"),
-        (["--protocol", "OD-HP"], "there is no protocol 'OD-HP'"),
-        (["--protocol", "duchi"], "the protocol duchi is not for categorical data"),
-        (["--accounting", "loose"], "accounting must be published, tight or both"),
-        (["--figure", "6"], "figure is 6; it must be 3, 4 or 5"),
-        (["--plot", "nowhere/picture"], "nowhere/picture cannot be written"),
-        (["--csv", "nowhere/rows.csv"], "its folder does not exist"),
-        (["--column", "age"], "the column is age; only"),
-        (["--local-cap", "low"], "the local cap must be a number"),
-        (["--task-kind", "mean", "--accounting", "tight"], "--accounting is for data of these kin"),
-        (["--task-kind", "ordered", "--accounting", "tight"], "data of these kinds: categorical"),
-        (["--task-kind", "mean", "--figure", "3"], "--figure is for data of these kinds: categor"),
-        (["--buckets", "64"], "for data of these kinds: ordered; --task-kind is categorical"),
-        (["--task-kind", "ordered", "--protocol", "duchi"], "duchi is not for ordered data"),
-        (["--task-kind", "mean", "--dataset", "zipf:9"], "cannot be drawn from zipf:9,1.1"),
-        (["--task-kind", "mean", "--range", "8"], "--range must be two numbers, such as 18:65"),
-        (["--task-kind", "table", "--attribute-sizes", "3,4"], "is for synthetic people; a data"),
-    ],
-    ids=lambda each: " ".join(each[-2:]) if isinstance(each, list) else "",
-)
-def test_invalid_options_are_refused_before_anything_runs(
-    arguments: list[str], message: str
-) -> None:
+_REFUSED: Final = """
+--coalition-epsilon 2 | --coalition-epsilon is for two shufflers
+--task-kind string --shufflers 2 | --shufflers is for data of these kinds
+--protocol OD-HP | there is no protocol 'OD-HP'
+--protocol duchi | the protocol duchi is not for categorical data
+--accounting loose | accounting must be published, tight or both
+--figure 6 | figure is 6; it must be 3, 4 or 5
+--plot nowhere/picture | nowhere/picture cannot be written
+--csv nowhere/rows.csv | its folder does not exist
+--column age | the column is age; only
+--local-cap low | the local cap must be a number
+--task-kind mean --accounting tight | --accounting is for data of these kinds: categorical
+--task-kind ordered --accounting tight | --accounting is for data of these kinds: categorical
+--task-kind mean --figure 3 | --figure is for data of these kinds: categorical
+--buckets 64 | --buckets is for data of these kinds: ordered; this is categorical data
+--task-kind ordered --protocol duchi | duchi is not for ordered data
+--task-kind mean --dataset zipf:9 | cannot be drawn from zipf:9,1.1
+--task-kind mean --range 8 | --range must be two numbers, such as 18:65
+--task-kind table --attribute-sizes 3,4 | is for synthetic people; a data set has its own
+"""
+
+
+@pytest.mark.parametrize("line", _REFUSED.strip().splitlines())
+def test_invalid_options_are_refused_before_anything_runs(line: str) -> None:
     """The error is one sentence."""
+    options, _, message = line.partition(" | ")
     with pytest.raises(ShuffleDpError, match=re.escape(message)):
-        shown("simulate", "--dataset", "uniform:5", *arguments)
+        shown(f"simulate --dataset uniform:5 {options}")
 
 
 def test_two_shufflers_are_for_protocols_with_which_each_adds_noise() -> None:

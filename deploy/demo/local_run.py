@@ -1,0 +1,55 @@
+"""A batch that services on this machine collected: its task, its result, and their files."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shuffledp.common.messages.guarantee import claimed, rounded_up
+from shuffledp.common.messages.result import BitTable, Result
+from shuffledp.common.task.task import Task
+from shuffledp.deploy.pages.result_page import result_page
+from shuffledp.deploy.results.distribution_view import Questions
+from shuffledp.deploy.results.estimate_table import ResultView
+from shuffledp.deploy.results.export import as_json, shufflers_as_json
+from shuffledp.deploy.results.result_view import MAX_ROWS, result_view
+from shuffledp.deploy.terminal.files import write
+from shuffledp.deploy.terminal.json_output import dumps
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LocalRun:
+    """A task and its released result."""
+
+    task: Task
+    result: Result
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Durations of submitting and shuffling."""
+
+    def __repr__(self) -> str:
+        """Return one line, for notebooks."""
+        epsilon = rounded_up(claimed(self.result.guarantees).epsilon)
+        return f"<{self.result.n_users:,} users by {self.task.protocol}, central ε {epsilon}>"
+
+    def view(self) -> ResultView:
+        """Return the estimates."""
+        return self.estimates()
+
+    def estimates(self, most: int = MAX_ROWS, candidates: Sequence[str] = ()) -> ResultView:
+        """Return the estimates; of texts those of candidates, by default the task's labels."""
+        estimate, task = self.result.estimate, self.task
+        texts = (candidates or task.labels) if isinstance(estimate, BitTable) else ()
+        asked = Questions(batch=self.result, task=task)
+        return result_view(estimate, task, most=most, candidates=texts, questions=asked)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the content of a result's file."""
+        fields, view = as_json(self.result), self.view()
+        seconds = {**self.seconds, **fields["seconds"]}
+        fields |= {"labels": self.task.labels, "seconds": seconds, **shufflers_as_json(self.task)}
+        return {**fields, **view.fields}
+
+    def save(self, output: str | Path, html: str | Path, *, quiet: bool = True) -> None:
+        """Write the result to `output` and its page to `html`; `quiet` if the caller names them."""
+        write(Path(output), dumps(self.as_json()), quiet=quiet)
+        write(Path(html), result_page(self.result, self.task, self.view()), quiet=quiet)

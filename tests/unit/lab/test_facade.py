@@ -1,0 +1,147 @@
+"""The functions of `import shuffledp as sdp`: what they take, and a sentence for each mistake."""
+
+import asyncio
+import json
+import math
+import sys
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import shuffledp as sdp
+from shuffledp.common.errors import ArgumentError, ArgumentTypeError, SettingsError
+from shuffledp.common.protocols import Kind
+from shuffledp.deploy.datasets.own_values import own_people
+from shuffledp.deploy.terminal.interruption import in_thread
+from shuffledp.lab.planning.planner import Plan
+
+_AB: Final = ["a"] * 60 + ["b"] * 40
+
+
+@cache
+def _plan() -> Plan:
+    return sdp.plan(100, 1, labels=["a", "b"])
+
+
+_OF_TYPE: Final = """
+sdp.plan(1.7, 1) | n_users is 1.7; it must be a whole number
+sdp.plan(True, 1) | n_users is True; it must be a whole number
+sdp.plan("100", 1) | n_users is '100'; it must be a whole number
+sdp.plan(100, [1, 2]) | central_epsilon is a list; it must be a number
+sdp.plan(100) | missing argument: central_epsilon
+sdp.plan(9, 1, epsilon=1) | unknown argument: epsilon; did you mean central_epsilon?
+sdp.plan(9, 1, "mean") | plan takes each argument once, and only n_users, central_epsilon without a name
+sdp.plan(9, 1, labels="ab") | labels is 'ab'; it must be a list of texts
+sdp.plan(9, 1, labels=["a", 2]) | labels[1] is 2; it must be a text
+sdp.plan(9, 1, labels={"a", "b"}) | labels is a set; it must be a list, tuple, array or Series
+sdp.simulate("abc", 1) | values has the type str; it must be a list, tuple, array or Series
+sdp.simulate([True, False], 1) | values[0] has the type bool; it must be a text or a number
+sdp.simulate(["a", 1], 1) | values holds texts and others; write all of them as texts
+sdp.simulate({"x": AB}, 1) | values has columns; categorical data needs one of them
+sdp.simulate(AB, 1, seed=1.7) | seed is 1.7; it must be a whole number
+sdp.simulate(AB, 1, protocols="sh") | protocols is 'sh'; it must be a list of texts
+sdp.collect(AB, 3) | plan is 3; it must be what another function returned, or the path of a file
+sdp.read(None) | source is a NoneType; it must be what another function returned, or the path of a file
+"""  # noqa: E501  # one line for each
+_OF_VALUE: Final = """
+sdp.plan(0, 1, domain_size=3) | n_users is 0; it must lie between 1 and 1000000000
+sdp.plan(10**400, 1, domain_size=3) | a whole number is too large
+sdp.plan(9, math.nan, domain_size=3) | central_epsilon is nan; it must lie between 1e-06 and 100
+sdp.plan(100, 1) | domain_size is missing: the number of possible values
+sdp.plan(9, 1, domain_size=3, low=0) | low is for data of these kinds: ordered, mean, vector, key-value; this is categorical data
+sdp.plan(9, 1, domain_size=3, coalition_epsilon=1) | coalition_epsilon is for two shufflers; use shufflers 2
+sdp.simulate([], 1) | values is empty; it must hold a value for each person
+sdp.simulate(["a", None], 1) | values[1] is missing; leave such people out
+sdp.simulate(np.array([1, math.nan]), 1) | values[1] is missing; leave such people out
+sdp.simulate({"x": [1, 2], "y": [1]}, 1, kind="vector") | values has columns of different lengths
+sdp.simulate([1, 2], 1, kind="mean", low=0) | low and high must be given together
+sdp.simulate([1, 2], 1, kind="mean", low=0, high=1) | row 2 of values: a number must lie between 0.0 and 1.0 (people whose values break a rule: 1)
+sdp.simulate(AB, 1, repeats=0) | repeats is 0; it must lie between 1 and 1000000
+sdp.simulate(AB, 1, protocols=["duchi"]) | the protocol duchi is not for categorical data
+sdp.epsilon(9, -1, alphabet=3) | local_epsilon must be greater than 0
+sdp.epsilon(9, 1) | local-hashing needs the size of its alphabet: alphabet
+sdp.epsilon(9, 1, alphabet=3, colluders=10) | 10 colluders and 0 skippers are more than the 9 users
+sdp.collect(AB[1:], plan()) | values has 99 people; n_min is 100, and a smaller batch is never released
+sdp.collect([*AB, "c"], plan()) | row 101 of values: a value must be one of a, b, or # and a number, from #0 to #1 (people whose values break a rule: 1)
+sdp.read("nowhere.json") | nowhere.json cannot be read: No such file or directory
+sdp.read("/dev/null") | /dev/null is not a JSON result of one table; pandas and polars read CSV and Parquet
+"""  # noqa: E501  # one line for each
+
+
+def _rows(table: str) -> list[list[str]]:
+    return [line.split(" | ") for line in table.strip().splitlines()]
+
+
+@pytest.mark.parametrize(("call", "sentence"), _rows(_OF_TYPE) + _rows(_OF_VALUE))
+def test_a_mistake_is_refused_in_one_sentence(call: str, sentence: str) -> None:
+    """Nothing is truncated or started; the error is Python's own, and of the project's family."""
+    of_type = call in _OF_TYPE
+    with pytest.raises(ArgumentTypeError if of_type else ArgumentError) as refusal:
+        eval(call, {"sdp": sdp, "np": np, "math": math, "AB": _AB, "plan": _plan})  # noqa: S307
+
+    assert sentence == str(refusal.value)
+    assert isinstance(refusal.value, TypeError if of_type else ValueError)
+
+
+def test_whole_floats_and_numbers_and_arrays_of_numpy_are_taken_exactly() -> None:
+    """A plan from them has the draft of a plan from Python's."""
+    labels: Any = np.array(["a", "b"])
+    for n_users in (1e2, np.int64(100), np.float64(100)):
+        assert _plan().best.draft == sdp.plan(n_users, np.float64(1), labels=labels).best.draft  # type: ignore[arg-type]
+
+
+_SERIES: Final = SimpleNamespace(to_list=lambda: ["a", "b"])
+_ROWS: Final = np.array([[1, 2.5], [3, 4]])
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected", "forms"),
+    [
+        ("categorical", ("a", "b"), [["a", "b"], ("a", "b"), np.array(["a", "b"]), _SERIES]),
+        ("categorical", ("1", "2"), [[1, 2.0], range(1, 3), np.array([1, 2], np.float32)]),
+        ("mean", ("0.5", "2"), [[0.5, 2], np.array([0.5, 2.0]), ["0.5", "2"]]),
+        ("vector", ("1,2.5", "3,4"), [_ROWS, _ROWS.tolist(), {"x": [1, 3], "y": (2.5, 4)}]),
+        ("table", ("a / 1", "b / 2"), [[("a", 1), ("b", 2)], {"x": _SERIES, "y": [1, 2]}]),
+        ("key-value", ("", "0:1.5"), [[{}, {0: 1.5}], ({}, {np.int64(0): np.float32(1.5)})]),
+    ],
+)
+def test_values_of_every_form_are_the_same_people(
+    kind: Kind, expected: tuple[str, ...], forms: list[Any]
+) -> None:
+    """They are written as the cells of a file."""
+    for people in (own_people(form, kind) for form in forms):
+        assert (expected, [1, 1]) == (people.labels, people.counts.tolist())
+
+
+def test_a_result_is_read_by_the_library_that_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pandas, else polars, else lists; a library that is missing is refused."""
+    owners, file = {"frequencies": [0.1, 0.2], "mean_errors": [1, 2]}, tmp_path / "result.json"
+    file.write_text(json.dumps({"labels": ["x", "y"], "reports": [1], "owners": owners}))
+    columns = {"label": ["x", "y"], "share": [0.1, 0.2], "mean_standard_error": [1, 2]}
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "polars", None)
+    assert columns == sdp.read(file) == sdp.read(str(file), "columns")
+    with pytest.raises(SettingsError, match="polars is not installed"):
+        sdp.read(file, "polars")
+    for name in ("polars", "pandas"):
+        library = SimpleNamespace(DataFrame=lambda read, name=name: (name, read))
+        monkeypatch.setitem(sys.modules, name, library)
+        assert (name, columns) == sdp.read(file)
+
+
+async def test_work_runs_in_a_thread_beside_the_loop_of_a_notebook() -> None:
+    """Where this thread's loop is running, asyncio.run would refuse."""
+    assert 3 == in_thread(asyncio.sleep(0, 3))
+
+
+def test_the_functions_are_listed_before_they_are_loaded() -> None:
+    """And an unknown name is an AttributeError."""
+    assert {"collect", "epsilon", "plan", "read", "simulate"} == {*sdp.__all__} <= {*dir(sdp)}
+    with pytest.raises(AttributeError, match="module 'shuffledp' has no attribute 'plot'"):
+        sdp.plot  # noqa: B018
