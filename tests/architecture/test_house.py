@@ -18,21 +18,21 @@ from tests.support.tools import output_of
 
 _MOST_LINES: Final = 600
 _ROOM_LINES: Final = {
-    "shuffledp": 11,
+    "shuffledp": 36,
     "protos": 79,
-    "common": 28_143,
+    "common": 28_155,
     "user_agent": 2_210,
-    "shuffler": 5_349,
-    "analyzer": 3_881,
+    "shuffler": 5_350,
+    "analyzer": 3_882,
     "issuer": 1_160,
     "witness": 277,
     "publisher": 300,
-    "deploy": 14_529,
-    "lab": 8_082,
+    "deploy": 14_834,
+    "lab": 8_468,
     "audit": 7_706,
-    "tests": 75_276,
+    "tests": 75_616,
 }
-_WITNESS_LINES: Final = 6_536
+_WITNESS_LINES: Final = 6_542
 """Lines of a witness of its own and of all that it imports."""
 _EVERY_PARTY_HAS: Final = {"core.py", "server.py", "servicer.py", "settings.py", "metrics.py"}
 """Files that each party has, under one name."""
