@@ -29,8 +29,6 @@ Groups of protocols whose points a protocol's task can have; of the first group 
 
 Second groups are for targets that allow no dummies, or hardly need any.
 """
-_UNCAPPED: Final = {"tight": ("puredump",), "published": ("puredump", "mixdump")}
-"""Protocols of as many messages as the target needs; others have a usual cap."""
 _NOTES: Final = {"hp-sdp": "SOLH's bound replaces that of the paper"}
 """Remarks on designs by published bounds."""
 _OUT_OF_REACH: Final = "its bound cannot reach the target epsilon, so the local epsilon equals it"
@@ -88,10 +86,12 @@ class Blankets(ProtocolFamily):
 
     def design(self, protocol: str, target: Requirements) -> Design:
         """Return a protocol's best design, by default with at most USUAL_MESSAGES messages."""
-        if protocol == "ddps" and target.domain_size != 2:  # noqa: PLR2004  # a bit
-            raise PlanError(f"the domain size is {target.domain_size}; for ddps it must be 2")
-        target = target.of_items
-        if math.isinf(target.messages_cap) and protocol not in _UNCAPPED[target.accounting]:
+        row, target, size = PROTOCOLS[protocol], target.of_items, target.domain_size
+        if row.domain == "binary" and size != 2:  # noqa: PLR2004  # a bit
+            raise PlanError(f"the domain size is {size}; for {protocol} it must be 2")
+        by_dummies = row.noiseless or (row.dummy_distributions and target.accounting == "published")
+        # Plain items that dummies alone hide need as many as the target asks for.
+        if math.isinf(target.messages_cap) and (row.hashes or not by_dummies):
             target = dataclasses.replace(target, messages_cap=USUAL_MESSAGES)
         if designs := _FINDERS[target.accounting](protocol, target):
             return min(designs, key=lambda design: design.mse)

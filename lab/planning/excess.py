@@ -20,7 +20,6 @@ MARGIN: Final = 0.99
 """Share of the target δ that searches use, so that the task's rounded claim meets the target."""
 CLAIM_ROOM: Final = 1.00015
 """Factor by which a task's claim may exceed the ε of its noise: claims are rounded up."""
-
 _SEARCH_OF_BOUNDS: Final = {"slack": 1e-5, "most": 60}
 """Of published bounds, whose evaluation costs a millisecond."""
 
@@ -58,7 +57,7 @@ def _exact_excess(design: Design) -> float:
     return log_excess(found, (epsilon, target.delta))
 
 
-def published_excess(design: Design) -> float:
+def _published_excess(design: Design) -> float:
     """Return ln(ε / target ε) by the paper's bound; infinite out of its range: more noise helps."""
     _, bound = PUBLISHED[design.row.published_bound or ""]
     try:
@@ -69,7 +68,7 @@ def published_excess(design: Design) -> float:
 
 
 _EXCESSES: Final[Mapping[Accounting, Callable[[Design], float]]] = {
-    "published": published_excess,
+    "published": _published_excess,
     "tight": _exact_excess,
 }
 

@@ -39,18 +39,18 @@ class NoisyReports(ProtocolFamily):
         Cost: about ten tasks, tenths of a second each.
         """
 
-        def design(epsilon: float) -> Design | None:
+        def at(epsilon: float) -> Design | None:
             draft = self.draft(protocol, epsilon, target)
             return None if draft is None else Design(draft=draft, target=target)
 
         def enough(epsilon: float) -> bool:
-            found = design(epsilon)
+            found = at(epsilon)
             return found is not None and found.local_epsilon <= target.local_cap and meets(found)
 
         high = target.noise_cap
         low = max(MIN_VALUE_EPSILON, min(high, target.central_epsilon))  # central ε ≤ local ε
         best = last_enough(enough, low, high, _REL_TOL)
-        if best is None or (found := design(best)) is None:
+        if best is None or (found := at(best)) is None:
             raise PlanError(
                 f"no local epsilon meets a central epsilon of {target.central_epsilon:g} at delta "
                 f"{target.delta:g} with {target.n_min} users: use more users, a larger epsilon or "

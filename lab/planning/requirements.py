@@ -175,7 +175,7 @@ class Requirements:
     @property
     def of_items(self) -> Self:
         """The same for flat histograms, which are planned for the least error of a share."""
-        if self.kind != "ordered":
+        if not KINDS[self.kind].histogram:
             return self
         return dataclasses.replace(self, kind="categorical", prefix="average")
 
