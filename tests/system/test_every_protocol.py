@@ -107,12 +107,12 @@ async def test_every_protocol_for_items_gives_what_the_simulator_gives(
             delta=1e-6,
             messages_cap=20.0,
             trust="shuffler-dummies",
+            draft_fields={"labels": tuple(f"item {item}" for item in range(size))},
         )
         draft = dataclasses.replace(
             designed(protocol, wanted).draft,
             shuffler_key=cluster.shuffler_key,
             deadline=int(time.time()) + 3600,
-            labels=tuple(f"item {item}" for item in range(size)),
         )
         shares = np.arange(size, 0, -1) / (size * (size + 1) / 2)
         users = np.random.default_rng(8).multinomial(_USERS, shares)
