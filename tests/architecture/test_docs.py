@@ -26,7 +26,7 @@ _DOCS: Final = ROOT / "docs"
 _PAGES: Final = (*sorted(ROOT.glob("*.md")), *sorted(_DOCS.rglob("*.md")))
 _CODE: Final = (*FOLDERS[1:], "tests", "examples")
 _SNIPPETS: Final = _DOCS / "researchers" / "python.md"
-_MOST_BYTES: Final = 342_910
+_MOST_BYTES: Final = 343_000
 _MOST_LINES: Final = 15
 _KEY: Final = (
     r"(?:[A-Z][A-Za-z]*(?:\+|-[A-Z]+)?\d{2,4}(?:-\d+)?[A-Z]?|C2SP|GRappor|XWing|DLMF|Okabe-Ito)"

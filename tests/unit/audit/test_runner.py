@@ -100,7 +100,9 @@ def _with_subset_selection(patch: pytest.MonkeyPatch) -> AuditRun:
     name: Any = "subset-selection"
     row = ProtocolRow("subset", name, dummy_distributions=("fixed",))
     patch.setattr("shuffledp.common.protocols.PROTOCOLS", {**PROTOCOLS, "subset": row})
-    patch.setitem(MechanismSpec.__annotations__, "name", Literal[MechanismName, "subset-selection"])
+    widened = Literal[MechanismName, "subset-selection"]
+    patch.setattr("shuffledp.common.protocols.MechanismName", widened)
+    patch.setitem(MechanismSpec.__annotations__, "name", widened)
     patch.setattr("shuffledp.common.task.specs.stated_rules", stated_rules.__wrapped__)
     mechanisms = {**ITEM_MECHANISMS, name: SubsetSelection}
     for module in ("shuffledp.common.mechanisms.registry", "shuffledp.analyzer.task_builder"):

@@ -107,7 +107,7 @@ def test_the_planned_tables_take_a_file(tmp_path: Path, monkeypatch: pytest.Monk
     draft, people = Path("tables.toml"), Path("people.csv")
     shown(*words_of(plan)[1:])
     planned, sizes = draft.read_text("utf-8"), _task(draft).view_sizes
-    [named], rng = blocks(_PLANNING, "toml"), np.random.default_rng(1)
+    [named, _], rng = blocks(_PLANNING, "toml"), np.random.default_rng(1)
     draft.write_text(planned.partition("[tables]")[0] + named, encoding="utf-8")
     people.write_text("region,age\nsouth,old\n#1,young\n,young\n", encoding="utf-8")
     drawn, _ = draw_values(str(people), np.zeros(2, np.uint8), _task(draft), rng)

@@ -66,8 +66,8 @@ def test_a_command_takes_its_connection_from_the_profile(
     for words in ((*command, third), (command[0], command[1], third, "task", "list")):
         with pytest.raises(SettingsError, match=r"^third.token"):
             shown(*words)
-    with pytest.raises(UsageError, match="choose a target: --shuffler ADDRESS"):
-        shown(command[0], command[1], "load", "ab" * 32)
+    with pytest.raises(UsageError, match="drop TASK: there is no --shuffler"):
+        shown(command[0], command[1], "load", "local", "ab" * 32)
 
 
 def test_a_profile_of_the_environment_is_named_and_read_only_where_it_serves(
