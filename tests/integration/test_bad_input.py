@@ -101,7 +101,7 @@ async def test_a_task_by_another_signer_is_refused_by_shuffler_and_device(
 
 
 _DEADLINE: Final = 30.0
-_INPUTS: Final = int(os.environ.get("SHUFFLEDP_FUZZ_CALLS", "30"))
+_INPUTS: Final = int(os.environ.get("SHUFFLEDP_FUZZ_CALLS", "15"))
 """Inputs for each call."""
 _SERVICES: Final = {
     "user_agent": user_agent_pb2,

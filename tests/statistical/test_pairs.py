@@ -123,7 +123,7 @@ def test_removing_fakes_gives_the_means_of_owners() -> None:
     rng = np.random.default_rng(3)
     shares, means = np.array([0.3, 0.5]), np.array([0.4, -0.6])
     mechanism = _mechanism(4.0)
-    plain = _collect(mechanism, _people(shares, means, 4000 * _PEOPLE, rng), rng)
+    plain = _collect(mechanism, _people(shares, means, 2000 * _PEOPLE, rng), rng)
     owners = [mechanism.without_fakes(each) for each in plain]
     found = np.array([each.means for each in owners])
     errors = np.array([each.mean_errors for each in owners])

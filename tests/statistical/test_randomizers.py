@@ -21,9 +21,9 @@ from tests.support.protocol_tasks import protocol_task
     "name",
     [row.name for row in PROTOCOLS.values() if row.dummy_distributions and row.kind in ITEM_KINDS],
 )
-@pytest.mark.parametrize("step", [14, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [33, pytest.param(1, marks=pytest.mark.slow)])
 def test_submissions_of_every_value_are_equally_long(name: str, step: int) -> None:
-    """Numbers of reports have the task's distribution for each value; fast: each fourteenth."""
+    """Numbers of reports have the task's distribution for each value; fast: each 33rd."""
     task, users = protocol_task(name), 400
     rng = np.random.Generator(ChaCha(key=40, rounds=20))
     device, chances = Contributor(task, TaskDigest(bytes(32))), task.dummies.length_probabilities()

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import Final
 
 import pytest
-from moto.server import ThreadedMotoServer
 from pyarrow.fs import S3FileSystem
 
 _CREDENTIALS: Final = {"access_key": "test", "secret_key": "test", "region": "us-east-1"}
@@ -15,6 +14,8 @@ _CREDENTIALS: Final = {"access_key": "test", "secret_key": "test", "region": "us
 @contextmanager
 def object_store() -> Iterator[str]:
     """Yield the address of a prefix in an empty bucket."""
+    from moto.server import ThreadedMotoServer  # noqa: PLC0415  # not in every process that collects
+
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer("127.0.0.1", 0)
     server.start()

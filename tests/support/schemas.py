@@ -35,5 +35,6 @@ def check_kubernetes(found: dict[str, Any]) -> None:
 @cache
 def compose_specification() -> Any:
     """Return the validator of the Compose specification."""
+    _loaded()  # before the package, which loads one of them itself
     schema = files("check_jsonschema.builtin_schemas.vendor").joinpath("compose-spec.json")
     return validator(json.loads(schema.read_text(encoding="utf-8")))

@@ -6,6 +6,7 @@ import re
 import time
 import unicodedata
 from collections.abc import Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,14 +21,18 @@ from tests.support.browser import DESKTOP, PHONE, SCREENS, Scheme, Watched, chec
 from tests.support.result_pages import N_USERS, collected, page_of
 
 _LABELS: Final = tuple(f"city {1000 + 2 * item}" for item in range(915))
-_COLLECTED: Final = collected(labels=_LABELS)
-_PAGE: Final = page_of(_COLLECTED, known=True)
+_collected: Final = cache(partial(collected, labels=_LABELS))
+
+
+@cache
+def _html() -> str:
+    return page_of(_collected(), known=True)
 
 
 @pytest.fixture(scope="module")
 def shown(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     """The page at desktop width; the fixture `page` reloads it for each test."""
-    watched = show(browser, _PAGE, tmp_path_factory.mktemp("page"))
+    watched = show(browser, _html(), tmp_path_factory.mktemp("page"))
     yield watched
     watched.close()
 
@@ -48,12 +53,12 @@ def test_the_page_is_self_contained_fits_and_is_accessible(
     browser: Browser, tmp_path: Path, size: ViewportSize, scheme: Scheme
 ) -> None:
     """The check passes at each size and colour scheme."""
-    check_page(browser, _PAGE, tmp_path, size=size, scheme=scheme)
+    check_page(browser, _html(), tmp_path, size=size, scheme=scheme)
 
 
 def test_paper_is_white(browser: Browser, tmp_path: Path) -> None:
     """Print is black on white even in a dark scheme; the charts are redrawn for it."""
-    watched = show(browser, _PAGE, tmp_path, scheme="dark")
+    watched = show(browser, _html(), tmp_path, scheme="dark")
     overview = watched.page.locator("#overview")
     expect(overview).to_have_attribute("data-drawn", "915")
     dark: Any = overview.evaluate("x => x.toDataURL()")
@@ -68,7 +73,7 @@ def test_paper_is_white(browser: Browser, tmp_path: Path) -> None:
 def test_the_largest_values_come_first_with_their_figures(page: Watched) -> None:
     """The first row has share, interval and users; simultaneous intervals are wider."""
     first = page.page.locator("#rows tr").first
-    histogram = _COLLECTED.result.histogram
+    histogram = _collected().result.histogram
     low, high = (ends[0] for ends in histogram.interval(0.95))
 
     assert "city 1000" == _names(page)[0]
@@ -78,7 +83,7 @@ def test_the_largest_values_come_first_with_their_figures(page: Watched) -> None
         f"{100 * low:.2f} to {100 * high:.2f}",
         f"{histogram.frequencies[0] * N_USERS:,.0f}",
         f"{100 * histogram.refined[0]:.2f}",
-        f"{100 * _COLLECTED.truth[0]:.2f}",
+        f"{100 * _collected().truth[0]:.2f}",
     ):
         expect(first).to_contain_text(text)
     first.hover()
@@ -93,7 +98,7 @@ def test_the_largest_values_come_first_with_their_figures(page: Watched) -> None
 def test_values_are_found_and_sorted(page: Watched) -> None:
     """Part of a name in any case, or a number, finds them; the menu or a heading sorts them."""
     search = page.page.get_by_label("Find a value")
-    refined = np.argsort(_COLLECTED.result.histogram.refined)[::-1]
+    refined = np.argsort(_collected().result.histogram.refined)[::-1]
 
     search.fill(" ITY 282 ")
     assert set(_LABELS[-5:]) == set(_names(page))
@@ -144,7 +149,7 @@ def test_a_click_on_the_overview_leads_to_the_row(page: Watched) -> None:
 
 def test_values_not_distinct_from_zero_are_marked_and_can_be_hidden(page: Watched) -> None:
     """A value is marked if its simultaneous interval includes 0."""
-    low, _ = _COLLECTED.result.histogram.interval(simultaneous_confidence(0.95, 915))
+    low, _ = _collected().result.histogram.interval(simultaneous_confidence(0.95, 915))
     distinct = int((low > 0).sum())
 
     expect(page.page.locator("#found")).to_contain_text(f"{distinct} of 915 shares differ")
@@ -253,7 +258,7 @@ def test_hostile_labels_are_shown_unchanged_and_run_nothing(
 def test_an_injected_script_does_not_run(browser: Browser, tmp_path: Path) -> None:
     """The page's Content Security Policy holds even if escaping fails."""
     evil = "<script>document.title = 'evil'</script><img src=x onerror=\"document.title='evil'\">"
-    watched = show(browser, _PAGE.replace("</body>", f"{evil}</body>"), tmp_path)
+    watched = show(browser, _html().replace("</body>", f"{evil}</body>"), tmp_path)
     expect(watched.page.locator("#rows tr").first).to_be_visible()
     title = watched.page.title()
     watched.close()

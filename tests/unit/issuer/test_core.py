@@ -237,7 +237,7 @@ async def test_a_message_that_cannot_be_signed_spoils_no_other_of_its_person(
     assert isinstance(given, bytes)
 
 
-@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
 async def test_no_crash_gives_a_person_two_tokens(tmp_path: Path, step: int) -> None:
     """
     At each boundary, before or after a commit or a change of a key file.

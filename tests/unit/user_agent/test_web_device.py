@@ -34,7 +34,7 @@ def tests(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_tests_of_the_device_pass(tests: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is held to tests/vectors, and to the parties; to each ninth accounting vector."""
+    """It is held to tests/vectors, of which many are alike to each ninth, and to the parties."""
     monkeypatch.setenv("SHUFFLEDP_VECTORS_STEP", "9")
 
     assert "\n# fail 0\n" in node(tests / "tests.mjs")

@@ -5,14 +5,10 @@ import { binomialDelta, geometricDelta } from "../src/accounting/item_noise";
 import { twoItemsDelta } from "../src/accounting/two_items";
 import { logMass } from "../src/binomial";
 import { RATIO_SUM } from "../src/task/parts";
-import { vectors } from "./vectors";
+import { isTested, vectors } from "./vectors";
 
 /** Vectors beyond the ε of any claim, or without any: nothing to hold the device to. */
 const isClaim = ({ eps_upper: upper }: { eps_upper?: number | string }) => upper !== "inf";
-
-/** With SHUFFLEDP_VECTORS_STEP=3 each third vector is tested. */
-const STEP = Number(process.env["SHUFFLEDP_VECTORS_STEP"] ?? 1);
-const isTested = (_: unknown, at: number) => at % STEP === 0;
 
 for (const each of vectors("accounting").vectors.filter(isClaim).filter(isTested)) {
   const { kind, n, k, eps_l, M, colluders = 0, eps } = each.inputs;
@@ -52,7 +48,9 @@ function twoItems(local: number) {
   return { answers: 2, blanket: (2 * odds) / (1 + odds), signal, isHashed: false };
 }
 
-for (const { n, eps_l, M, M_binom = [0, 0], eps, delta, some } of vectors("two_items").vectors) {
+for (const { n, eps_l, M, M_binom = [0, 0], eps, delta, some } of vectors(
+  "two_items",
+).vectors.filter(isTested)) {
   const [randomDummies, dummyChance] = M_binom;
   const name = `${n} users, ${M} and ${M_binom} dummies, local ε ${eps_l}, ε ${eps}`;
   test(`two items are met from above: ${name}`, () => {

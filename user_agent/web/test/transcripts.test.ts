@@ -19,7 +19,7 @@ import { parseTask } from "../src/task/task";
 import { inclusionProof, logProof } from "../src/transport/services";
 import { heldOf } from "../src/values";
 import { open, pairOf } from "./hpke_core";
-import { hex, vectorNames, vectors } from "./vectors";
+import { hex, isTested, vectorNames, vectors } from "./vectors";
 
 // biome-ignore lint/suspicious/noExplicitAny: a file of the vectors
 type Transcript = any;
@@ -232,7 +232,8 @@ for (const name of answered) {
 }
 
 test("what the Python device accepts of changed tasks, and no more, is accepted", async () => {
-  for (const { of, start, end, new: text, accepted, keeps } of vectors("transcript_changes")) {
+  for (const change of vectors("transcript_changes").filter(isTested)) {
+    const { of, start, end, new: text, accepted, keeps } = change;
     const { task: whole } = vectors(of);
     const changed = whole.slice(0, start) + text + whole.slice(end);
     try {

@@ -240,7 +240,7 @@ def test_lengths_that_somebody_sorted_out_are_counted_view_by_view() -> None:
     """Dummies that arrived are as many as their lengths show; of many alike views too."""
     task = _task((2, 3), dummies_per_user=2.5, delta=1e-4)
     many = _task(
-        (2, 3), domain_size=30, protocol="vector-digits", dummies_per_user=135.0, delta=1e-4
+        (2, 3), domain_size=10, protocol="vector-digits", dummies_per_user=45.0, delta=1e-4
     )
     for each in (task, many):
         lengths = len(each.lengths)

@@ -152,7 +152,9 @@ def test_shares_are_unbiased_with_the_stated_errors(name: str) -> None:
     assert 1 == pytest.approx(squares.mean(), abs=5.5 * squares.std() / math.sqrt(runs))
 
 
-@pytest.mark.parametrize(("per_user", "arrived"), [(1, 1), (1, 2), (1, 4), (4, 1)])
+@pytest.mark.parametrize(
+    ("per_user", "arrived"), [(1, 1), (1, 2), (4, 1), pytest.param(1, 4, marks=pytest.mark.slow)]
+)
 def test_intervals_cover_whatever_number_of_dummies_arrived(per_user: int, arrived: int) -> None:
     """
     Of the 12 cells and 7 values of 150 tables of 2,000 people, 92 to 98 %.

@@ -172,7 +172,8 @@ def test_rounds_count_in_every_row_and_skippers_have_one() -> None:
 
 def test_binding_constraints_are_named() -> None:
     """A cap that is reached is named too."""
-    found = plan(small_requirements(central_epsilon=0.1, messages_cap=1.1))
+    changes = {"n_users": 1000, "domain_size": 5, "messages_cap": 1.1}
+    found = plan(small_requirements(central_epsilon=1.0, **changes))
 
     assert ("central epsilon", "messages cap") == found.binding
 

@@ -404,6 +404,7 @@ async def test_a_check_that_fails_refuses_the_task(
     assert ["failure"] == [vars(record)["fields"]["reason"] for record in caplog.records]
 
 
+@pytest.mark.slow
 async def test_tasks_are_checked_in_a_process() -> None:
     """With the real program: one passes, and one does not."""
     checks = TaskChecks([_PUBLIC], ManualClock())
