@@ -112,7 +112,7 @@ def test_up_serves_one_question_and_continues_in_its_folder(tmp_path: Path) -> N
         [shuffler] = [
             child
             for child in psutil.Process(process.pid).children()
-            if "shuffler" in child.cmdline()
+            if "shuffledp.shuffler" in child.cmdline()
         ]
         shuffler.kill()
         assert 1 == process.wait(_SECONDS)
