@@ -10,13 +10,8 @@ import asyncio
 from dataclasses import dataclass, replace
 from functools import partial
 
-from shuffledp.analyzer.batch_counts import (
-    BatchCounts,
-    Waiver,
-    check_counts,
-    check_lengths,
-    refuse_excess_padding,
-)
+from shuffledp.analyzer import batch_counts
+from shuffledp.analyzer.batch_counts import BatchCounts, Waiver, check_counts
 from shuffledp.analyzer.budgets import ReleaseBudgets
 from shuffledp.analyzer.count_job import CountJob
 from shuffledp.analyzer.finalize import build_result
@@ -184,13 +179,13 @@ class Releases:
         matches = SentinelMatches.joined(sentinels, found)
         await asyncio.to_thread(waiver.run, "sentinels", check_sentinels, matches, task)
         batch = without_sentinels(delivered, matches, task)
-        waiver.run("lengths", check_lengths, batch, task)
+        waiver.run("lengths", batch_counts.check_lengths, batch, task)
         try:
             opened = await self._count(job, n_repeated=delivered.n_reports - n_distinct)
         except errors.DamagedStorageError:
             self.staging.forget_merged(delivered.batch_id)
             raise
-        counts = refuse_excess_padding(opened, task, batch)
+        counts = batch_counts.refuse_excess_padding(opened, task, batch)
         waiver.run("refusals", check_counts, counts, batch.n_reports, self.most_refused_share)
         build = partial(build_result, elapsed=self.clock.elapsed, waived=waiver.waived(batch))
         result = await asyncio.to_thread(build, batch, task, randomizer_of(task), counts, matches)

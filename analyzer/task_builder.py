@@ -20,6 +20,7 @@ from shuffledp.common.mechanisms.rappor.rappor import Rappor
 from shuffledp.common.mechanisms.registry import ITEM_MECHANISMS, MEAN_MECHANISMS
 from shuffledp.common.mechanisms.tables import Tables
 from shuffledp.common.protocols import Kind, ProtocolRow, protocol_named
+from shuffledp.common.task import specs
 from shuffledp.common.task.domain_spec import GROUP_SEPARATOR, group_count
 from shuffledp.common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
 from shuffledp.common.task.kinds import KINDS, TABLES
@@ -28,14 +29,6 @@ from shuffledp.common.task.named_dummies import ViewDummies
 from shuffledp.common.task.protocol_rules import check_domain_size
 from shuffledp.common.task.shuffler_spec import NO_NOISE
 from shuffledp.common.task.spec_forms import AnySpec
-from shuffledp.common.task.specs import (
-    MAX_DOMAIN_SIZE,
-    KeyValueSpec,
-    MechanismSpec,
-    OpenSpec,
-    RapporSpec,
-    check_int_range,
-)
 from shuffledp.common.task.task import FOR_PEOPLE, Task
 from shuffledp.common.task.task_parts import TaskShuffler, TaskView
 from shuffledp.common.task.uniform_dummies import averaging
@@ -162,8 +155,8 @@ def _with_all_items(draft: TaskDraft, protocol: ProtocolRow) -> TaskDraft:
         )
     if draft.breakdown is not None:
         groups = draft.breakdown.groups
-        check_int_range(
-            f"domain_size times {len(groups)} groups", size * len(groups), 4, MAX_DOMAIN_SIZE
+        specs.check_int_range(
+            f"domain_size times {len(groups)} groups", size * len(groups), 4, specs.MAX_DOMAIN_SIZE
         )
         size *= len(groups)
         labels = tuple(f"{group}{GROUP_SEPARATOR}{label}" for group in groups for label in labels)
@@ -219,7 +212,7 @@ def _check_unhashed(draft: TaskDraft, protocol: ProtocolRow) -> None:
         )
 
 
-def _of_items(draft: TaskDraft, protocol: ProtocolRow) -> tuple[MechanismSpec, float]:
+def _of_items(draft: TaskDraft, protocol: ProtocolRow) -> tuple[specs.MechanismSpec, float]:
     buckets = draft.buckets
     if protocol.buckets and buckets not in {0, protocol.buckets}:
         raise TaskError(
@@ -238,7 +231,7 @@ def _of_items(draft: TaskDraft, protocol: ProtocolRow) -> tuple[MechanismSpec, f
     return ITEM_MECHANISMS[request.name].specify(request), draft.local_epsilon
 
 
-def _of_texts(draft: TaskDraft, protocol: ProtocolRow) -> tuple[RapporSpec, float]:
+def _of_texts(draft: TaskDraft, protocol: ProtocolRow) -> tuple[specs.RapporSpec, float]:
     """Return RAPPOR's integers, and the draft's local ε or else the least: what they imply."""
     _check_unhashed(draft, protocol)
     texts = draft.texts or TextDraft()
@@ -271,13 +264,13 @@ def _probability(name: str, value: float) -> Fraction:
     return Fraction(repr(float(value)))
 
 
-def _of_open_values(draft: TaskDraft, protocol: ProtocolRow) -> tuple[OpenSpec, float]:
+def _of_open_values(draft: TaskDraft, protocol: ProtocolRow) -> tuple[specs.OpenSpec, float]:
     _check_noise(draft, protocol)
     form, epsilon = draft.open or OpenDraft(), draft.local_epsilon
     return PrefixHashing.specify(form, draft.buckets, epsilon), epsilon
 
 
-def _of_pairs(draft: TaskDraft, protocol: ProtocolRow) -> tuple[KeyValueSpec, float]:
+def _of_pairs(draft: TaskDraft, protocol: ProtocolRow) -> tuple[specs.KeyValueSpec, float]:
     _check_noise(draft, protocol)
     _check_unhashed(draft, protocol)
     return PrivKv.specify(draft.pairs or PairDraft(), draft.local_epsilon), draft.local_epsilon

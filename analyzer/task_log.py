@@ -18,24 +18,13 @@ from typing import Final
 from shuffledp.analyzer.storage import log_table
 from shuffledp.analyzer.storage.store import Store
 from shuffledp.analyzer.witness_client import CheckingLink, WitnessLink
+from shuffledp.common import errors
 from shuffledp.common.crypto.key_ring import DAY
 from shuffledp.common.crypto.signing import SignedTask, SigningIdentity
-from shuffledp.common.errors import (
-    PeerError,
-    PeerRefusalError,
-    ProofError,
-    ShuffleDpError,
-    TaskError,
-)
 from shuffledp.common.runtime import logs
 from shuffledp.common.runtime.clock import Clock, retry_pause
-from shuffledp.common.transparency.checkpoint import (
-    Checkpoint,
-    NoteKey,
-    NoteSignature,
-    SignedCheckpoint,
-    log_key,
-)
+from shuffledp.common.transparency import checkpoint
+from shuffledp.common.transparency.checkpoint import Checkpoint, NoteSignature, SignedCheckpoint
 from shuffledp.common.transparency.growth import Growth, joined_root
 from shuffledp.common.transparency.log import LogCopy, LogEntry
 from shuffledp.common.transparency.merkle import LogTree
@@ -55,7 +44,7 @@ Cosigned = tuple[int, NoteSignature | None]
 class _Pushed:
     """A witness, and its state as the log knows it."""
 
-    key: NoteKey
+    key: checkpoint.NoteKey
     ask: Callable[[int, LogTree, SignedCheckpoint], Awaitable[Cosigned]]
     """Ask it to cosign the head of a tree, given its own size."""
     cosigned: float
@@ -78,7 +67,7 @@ class TaskLog:
     clock: Clock
 
     def __post_init__(self) -> None:
-        self._origin = log_key(self.identity.public_identity()).name
+        self._origin = checkpoint.log_key(self.identity.public_identity()).name
         asking = [(one.key, partial(_prove, one)) for one in self.witnesses]
         asking += [(one.key, partial(self._show, one)) for one in self.checking]
         self._witnesses = [_Pushed(key, ask, self.clock.now()) for key, ask in asking]
@@ -114,10 +103,10 @@ class TaskLog:
 
         async def ask(one: CheckingLink) -> None:
             try:
-                with suppress(PeerError):
+                with suppress(errors.PeerError):
                     await one.check_task(signed)
-            except PeerRefusalError as error:
-                raise TaskError(
+            except errors.PeerRefusalError as error:
+                raise errors.TaskError(
                     f"the checking witness {one.key.name} refuses the task, which is therefore not "
                     f"published: {error}"
                 ) from error
@@ -184,10 +173,14 @@ class TaskLog:
                 problem, pause, began = "", 0.0, math.inf
                 failures.ended(name)
             except Exception as error:  # noqa: BLE001  # retried after the pause
-                problem = str(error) if isinstance(error, ShuffleDpError) else "internal error"
+                problem = (
+                    str(error) if isinstance(error, errors.ShuffleDpError) else "internal error"
+                )
                 pause = retry_pause(pause)
                 began = min(began, self.clock.elapsed())
-                waiting = isinstance(error, PeerError) and self.clock.elapsed() < began + _GRACE
+                waiting = (
+                    isinstance(error, errors.PeerError) and self.clock.elapsed() < began + _GRACE
+                )
                 failures.failed(
                     name,
                     "witness does not cosign",
@@ -208,7 +201,7 @@ class TaskLog:
         tree = self.copy.tree(size)
         for _ in range(2):  # the first answer may only tell the size to prove consistency from
             if witness.size > size:
-                raise ProofError(
+                raise errors.ProofError(
                     f"the witness cosigned a checkpoint of size {witness.size}; this log has "
                     f"{size}: its database is an old copy, or the witness serves another one"
                 )
@@ -216,7 +209,7 @@ class TaskLog:
             if line is not None:
                 await self._add(witness, signed, line)
                 return
-        raise ProofError("the witness asks for proofs from one size after another")
+        raise errors.ProofError("the witness asks for proofs from one size after another")
 
     async def _show(
         self, link: CheckingLink, old_size: int, tree: LogTree, signed: SignedCheckpoint
@@ -244,7 +237,7 @@ class TaskLog:
         """Check a cosignature, and add it in place of the witness's earlier one."""
         key = witness.key
         if SignedCheckpoint(signed.checkpoint, (line,)).signed_at(key) is None:
-            raise ProofError("the witness's cosignature is by another key")
+            raise errors.ProofError("the witness's cosignature is by another key")
         async with self._changing:
             served = {one.checkpoint: one for one in self.copy.checkpoints}
             current = served.get(signed.checkpoint, signed)

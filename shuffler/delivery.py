@@ -30,15 +30,9 @@ from shuffledp.common.runtime.parts.executor import Executor, gather
 from shuffledp.common.task.task import Task
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.common.wire.batches import MAX_CHUNK_BYTES
+from shuffledp.shuffler import batch_states
 from shuffledp.shuffler.active_batches import ActiveBatch, ActiveBatches
-from shuffledp.shuffler.batch_states import (
-    FINAL_STATES,
-    ClosingRule,
-    Event,
-    due_event,
-    is_past_end,
-    next_state,
-)
+from shuffledp.shuffler.batch_states import FINAL_STATES, Event
 from shuffledp.shuffler.delivery_client import NextHop, ReceivingParty
 from shuffledp.shuffler.inclusion import LEAVES, InclusionProofs, ProofJob, proof_folder
 from shuffledp.shuffler.metrics import BatchMetrics
@@ -210,22 +204,22 @@ class Deliveries:
                 stored = await self.store.read(batch_id)
                 event = self._due_event(stored, rule)
                 if event in {Event.CLOSE, Event.EXPIRE, Event.DROP}:  # which need no key
-                    state = next_state(stored.state, event)
+                    state = batch_states.next_state(stored.state, event)
                     await self.store.set_state(stored, state)
                     fields: dict[logs.Field, str] = {"batch_id": batch_id.hex()}
                     logs.event("batch moved on", {**fields, "state": state.value})
 
-    def _due_event(self, stored: StoredBatch, rule: ClosingRule) -> Event | None:
+    def _due_event(self, stored: StoredBatch, rule: batch_states.ClosingRule) -> Event | None:
         now = self.clock.now()
-        if is_past_end(stored.state, rule, self.batches.keep_seconds, now):
+        if batch_states.is_past_end(stored.state, rule, self.batches.keep_seconds, now):
             return Event.DROP
-        return due_event(stored.state, stored.n_users, rule, now)
+        return batch_states.due_event(stored.state, stored.n_users, rule, now)
 
     async def _perform(self, event: Event, stored: StoredBatch, batch: ActiveBatch) -> None:
         if event in {Event.SEND, Event.DELIVER}:
             self.seeds.destroy(batch.batch_id)  # before anybody else sees the order
             event = await self._deliver(event, stored, batch)
-        state = next_state(stored.state, event)
+        state = batch_states.next_state(stored.state, event)
         if event is Event.PERMUTE:
             stored = await self.permute(batch, stored, self.seeds.of(batch.batch_id))
         await self.store.set_state(stored, state)

@@ -11,22 +11,11 @@ from shuffledp.common.crypto.signing import PublicIdentity, SignedTask
 from shuffledp.common.errors import CallerError, PeerError, PeerRefusalError
 from shuffledp.common.messages.batch import BatchManifest, BatchPart
 from shuffledp.common.messages.inclusion_proof import BatchCommitment
-from shuffledp.common.runtime.rpc import (
-    DELIVERY_DEADLINE,
-    LONG_DEADLINE,
-    SHORT_DEADLINE,
-    FreshChannel,
-    reply,
-)
+from shuffledp.common.runtime import rpc
+from shuffledp.common.runtime.rpc import FreshChannel, reply
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.common.transparency.checkpoint import SignedCheckpoint
-from shuffledp.common.wire.batches import (
-    arrived_from_wire,
-    commitment_from_wire,
-    delivery_to_wire,
-    part_to_wire,
-    wants_reports,
-)
+from shuffledp.common.wire import batches
 from shuffledp.common.wire.tasks import signed_task_from_wire
 from shuffledp.common.wire.transparency import log_from_wire
 from shuffledp.protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, log_pb2, relay_pb2_grpc
@@ -79,7 +68,7 @@ class DeliveryClient(NextHop):
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         request = analyzer_pb2.GetTaskRequest(task_digest=digest)
-        response = await self._answer(self._stub.GetTask(request, timeout=SHORT_DEADLINE))
+        response = await self._answer(self._stub.GetTask(request, timeout=rpc.SHORT_DEADLINE))
         return signed_task_from_wire(response.task)
 
     async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
@@ -89,9 +78,9 @@ class DeliveryClient(NextHop):
         The analyzer composes the population's spent budget, which takes seconds, or minutes after
         dozens of releases.
         """
-        request = delivery_to_wire(manifest, n_parts)
-        call = self._stub.BeginDelivery(request, timeout=LONG_DEADLINE)
-        return arrived_from_wire(await self._answer(call))
+        request = batches.delivery_to_wire(manifest, n_parts)
+        call = self._stub.BeginDelivery(request, timeout=rpc.LONG_DEADLINE)
+        return batches.arrived_from_wire(await self._answer(call))
 
     async def deliver_part(self, part: BatchPart, chunks: Iterable[memoryview]) -> None:
         """
@@ -103,7 +92,7 @@ class DeliveryClient(NextHop):
         silent: list[PeerError] = []
 
         async def messages() -> AsyncIterator[analyzer_pb2.DeliverPartRequest]:
-            yield part_to_wire(part)
+            yield batches.part_to_wire(part)
             try:
                 wanted = await self._wants_reports(call)
             except PeerError as error:
@@ -113,7 +102,7 @@ class DeliveryClient(NextHop):
                 for chunk in chunks:
                     yield analyzer_pb2.DeliverPartRequest(sealed_reports=bytes(chunk))
 
-        call = self._stub.DeliverPart(messages(), timeout=DELIVERY_DEADLINE)
+        call = self._stub.DeliverPart(messages(), timeout=rpc.DELIVERY_DEADLINE)
         try:
             await self._answer(call)
         except asyncio.CancelledError:
@@ -124,14 +113,14 @@ class DeliveryClient(NextHop):
     async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
         """Fetch the commitment, once the next hop has hashed the batch."""
         request = analyzer_pb2.FinishDeliveryRequest(task_digest=digest)
-        call = self._stub.FinishDelivery(request, timeout=DELIVERY_DEADLINE)
-        return commitment_from_wire((await self._answer(call)).commitment)
+        call = self._stub.FinishDelivery(request, timeout=rpc.DELIVERY_DEADLINE)
+        return batches.commitment_from_wire((await self._answer(call)).commitment)
 
     async def _wants_reports(self, call: grpc.aio.StreamUnaryCall[Any, Any]) -> bool:
         """Return whether the next hop asks for the reports; raise PeerError if it is late."""
         try:
-            async with asyncio.timeout(SHORT_DEADLINE):
-                if wants_reports(await call.initial_metadata()):
+            async with asyncio.timeout(rpc.SHORT_DEADLINE):
+                if batches.wants_reports(await call.initial_metadata()):
                     return True
                 await call.code()
         except TimeoutError as error:
@@ -157,4 +146,5 @@ class AnalyzerClient(DeliveryClient):
     async def get_log(self, after: int) -> tuple[Sequence[bytes], Sequence[SignedCheckpoint]]:
         """Fetch a page of the log's leaves, and its checkpoints, unverified."""
         request = log_pb2.GetLogRequest(after=after)
-        return log_from_wire(await self._answer(self._stub.GetLog(request, timeout=SHORT_DEADLINE)))
+        answer = await self._answer(self._stub.GetLog(request, timeout=rpc.SHORT_DEADLINE))
+        return log_from_wire(answer)

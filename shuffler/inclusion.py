@@ -23,16 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.common.errors import DamagedStorageError, ProofError, WireError
+from shuffledp.common.messages import inclusion_proof
 from shuffledp.common.messages.batch import BatchManifest
-from shuffledp.common.messages.inclusion_proof import (
-    HASH_BYTES,
-    BatchCommitment,
-    InclusionProof,
-    Tree,
-    bits_for,
-    distinct_rows,
-    root_of,
-)
+from shuffledp.common.messages.inclusion_proof import HASH_BYTES, BatchCommitment, InclusionProof
 from shuffledp.common.receiving.received_job import TreeJob, rows_from
 from shuffledp.common.runtime import logs
 from shuffledp.common.runtime.blocks import Blocks
@@ -76,7 +69,7 @@ class ProofJob(TreeJob):
 
     def merge(self, number: int) -> int:
         """Store one range's distinct leaves in ascending order; return how many there are."""
-        leaves = distinct_rows(self.rows_of(LEAVES, number, HASH_BYTES))
+        leaves = inclusion_proof.distinct_rows(self.rows_of(LEAVES, number, HASH_BYTES))
         name = f"{self.proof_folder}/leaves.{number}"
         self.blocks.put(name, leaves.tobytes(), durable=True)
         return len(leaves)
@@ -94,7 +87,7 @@ class _Stored:
     """A batch's proofs, but for the leaves."""
 
     commitment: BatchCommitment
-    tree: Tree
+    tree: inclusion_proof.Tree
     n_ranges: int
     edges: NDArray[np.int64]
     """Number of leaves before each bucket, and in all."""
@@ -140,7 +133,7 @@ class InclusionProofs:
             return
         await executor.run(ProofJob.split, job, range(job.n_parts))
         n_leaves = sum(await executor.run(ProofJob.merge, job, range(job.n_ranges)))
-        job = replace(job, bits=bits_for(n_leaves))
+        job = replace(job, bits=inclusion_proof.bits_for(n_leaves))
         subtrees = await executor.run(ProofJob.hash_buckets, job, range(job.n_subtrees))
         hashes = b"".join(hashed for hashed, _ in subtrees)
         sizes = [size for _, of_subtree in subtrees for size in of_subtree]
@@ -156,7 +149,7 @@ class InclusionProofs:
             await asyncio.to_thread(put, f"{job.proof_folder}/commitment", kept)
         else:
             await asyncio.to_thread(self.blocks.delete, job.proof_folder)
-        root = Tree(n_leaves, hashes).root
+        root = inclusion_proof.Tree(n_leaves, hashes).root
         if (manifest.batch_id, root) != (commitment.batch_id, commitment.root):
             _report(f"{receiver.name} signed other reports than were sent", manifest)
 
@@ -182,7 +175,7 @@ class InclusionProofs:
             raise WireError(f"the prefix is {prefix}; there are {1 << stored.tree.bits} buckets")
         bucket = await asyncio.to_thread(self._bucket, digest, stored, prefix)
         path = stored.tree.path(prefix)
-        if root_of(bucket, prefix, path) != stored.tree.root:
+        if inclusion_proof.root_of(bucket, prefix, path) != stored.tree.root:
             raise DamagedStorageError("the task's stored proof is damaged")
         proof = InclusionProof(commitment=stored.commitment, bucket=bucket, path=path)
         return proof, stored.largest_bucket
@@ -230,13 +223,13 @@ class InclusionProofs:
             raise DamagedStorageError("the task's stored proof is damaged") from error
         n_ranges = int.from_bytes(kept[_TIME_BYTES:header])
         n_leaves = int(buckets["n_leaves"].sum(dtype=np.int64))
-        whole = len(buckets) == 1 << bits_for(n_leaves)
+        whole = len(buckets) == 1 << inclusion_proof.bits_for(n_leaves)
         if not whole or n_ranges.bit_count() != 1:
             raise DamagedStorageError("the task's stored proof is damaged")
         edges = np.concatenate([[0], np.cumsum(buckets["n_leaves"], dtype=np.int64)])
         return _Stored(
             commitment=commitment,
-            tree=Tree(n_leaves, buckets["hash"].tobytes()),
+            tree=inclusion_proof.Tree(n_leaves, buckets["hash"].tobytes()),
             n_ranges=n_ranges,
             edges=edges,
             largest_bucket=int(buckets["n_leaves"].max()),

@@ -14,21 +14,8 @@ from shuffledp.common.errors import PeerError, PeerRefusalError
 from shuffledp.common.messages.submission import STORED_OUTCOMES, Outcome
 from shuffledp.common.receiving.delivery_servicer import DeliveryServicer
 from shuffledp.common.task_digest import TaskDigest
-from shuffledp.common.wire.batches import (
-    dropped_to_wire,
-    prefix_from_wire,
-    progress_to_wire,
-    proof_to_wire,
-    status_to_wire,
-)
+from shuffledp.common.wire import batches, submissions, tasks, transparency
 from shuffledp.common.wire.fields import digest_from_wire
-from shuffledp.common.wire.submissions import (
-    envelope_from_wire,
-    envelopes_from_wire,
-    outcomes_to_wire,
-)
-from shuffledp.common.wire.tasks import signed_task_to_wire, task_question_from_wire
-from shuffledp.common.wire.transparency import log_proof_to_wire, log_to_wire
 from shuffledp.protos.shuffledp.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,
@@ -74,14 +61,14 @@ class OperationsServicer:
     ) -> shuffler_pb2.GetBatchStatusResponse:
         """Return a batch's status."""
         digest = digest_from_wire(request.task_digest)
-        return status_to_wire(await self.core.operations.status(digest))
+        return batches.status_to_wire(await self.core.operations.status(digest))
 
     async def DropBatch(
         self, request: shuffler_pb2.DropBatchRequest, _context: object
     ) -> shuffler_pb2.DropBatchResponse:
         """Erase a batch that is not delivered. For the operator."""
         digest = digest_from_wire(request.task_digest)
-        return dropped_to_wire(await self.core.operations.drop(digest))
+        return batches.dropped_to_wire(await self.core.operations.drop(digest))
 
 
 @dataclass
@@ -93,18 +80,18 @@ class ShufflerServicer(OperationsServicer, shuffler_pb2_grpc.ShufflerServicer):
     async def FetchTask(
         self, request: shuffler_pb2.FetchTaskRequest, _context: object
     ) -> shuffler_pb2.FetchTaskResponse:
-        digest, log_size = task_question_from_wire(request)
+        digest, log_size = tasks.task_question_from_wire(request)
         signed = await self.core.collection.fetch_task(digest)
-        answer = shuffler_pb2.FetchTaskResponse(task=signed_task_to_wire(signed))
+        answer = shuffler_pb2.FetchTaskResponse(task=tasks.signed_task_to_wire(signed))
         if log_size is not None:
             proof = await self.core.log.prove(signed, log_size)
-            answer.log_proof.CopyFrom(log_proof_to_wire(proof))
+            answer.log_proof.CopyFrom(transparency.log_proof_to_wire(proof))
         return answer
 
     async def Submit(
         self, request: shuffler_pb2.SubmitRequest, context: _Call
     ) -> shuffler_pb2.SubmitResponse:
-        digest, envelope, token = envelope_from_wire(request)
+        digest, envelope, token = submissions.envelope_from_wire(request)
         outcome = await self.core.collection.submit(digest, envelope, token, peer=context.peer())
         return shuffler_pb2.SubmitResponse(
             repeated=outcome is Outcome.REPEATED,
@@ -114,18 +101,18 @@ class ShufflerServicer(OperationsServicer, shuffler_pb2_grpc.ShufflerServicer):
     async def SubmitBulk(
         self, request: shuffler_pb2.SubmitBulkRequest, context: _Call
     ) -> shuffler_pb2.SubmitBulkResponse:
-        digest, envelopes, tokens = envelopes_from_wire(request)
+        digest, envelopes, tokens = submissions.envelopes_from_wire(request)
         outcomes = await self.core.collection.submit_bulk(
             digest, envelopes, tokens, peer=context.peer()
         )
         receipt = bulk_receipt_for(self.core.identity, digest, envelopes, outcomes)
-        return outcomes_to_wire(outcomes, receipt)
+        return submissions.outcomes_to_wire(outcomes, receipt)
 
     async def GetBatchProgress(
         self, request: shuffler_pb2.GetBatchProgressRequest, _context: object
     ) -> shuffler_pb2.GetBatchProgressResponse:
         digest = digest_from_wire(request.task_digest)
-        return progress_to_wire(await self.core.collection.progress(digest))
+        return batches.progress_to_wire(await self.core.collection.progress(digest))
 
     async def CloseBatch(
         self, request: shuffler_pb2.CloseBatchRequest, _context: object
@@ -136,7 +123,8 @@ class ShufflerServicer(OperationsServicer, shuffler_pb2_grpc.ShufflerServicer):
     async def GetInclusion(
         self, request: shuffler_pb2.GetInclusionRequest, _context: object
     ) -> shuffler_pb2.GetInclusionResponse:
-        return proof_to_wire(*await self.core.inclusions.relay(*prefix_from_wire(request)))
+        proof = await self.core.inclusions.relay(*batches.prefix_from_wire(request))
+        return batches.proof_to_wire(*proof)
 
 
 @dataclass
@@ -177,4 +165,4 @@ class CoordinatorServicer(coordinator_pb2_grpc.ShufflerCoordinatorServicer):
         """Return a page of the analyzer's log, as far as it is known here."""
         with suppress(PeerError, PeerRefusalError):
             await self.core.log.refresh()
-        return log_to_wire(self.core.log.copy, request)
+        return transparency.log_to_wire(self.core.log.copy, request)

@@ -7,16 +7,10 @@ from typing import Final, Self
 
 import numpy as np
 
+from shuffledp.analyzer.estimation import projection
 from shuffledp.analyzer.estimation.expectation_maximization import (
     maximize_likelihood,
     smoothed_likelihood,
-)
-from shuffledp.analyzer.estimation.projection import (
-    base_cut,
-    norm_cut,
-    norm_mul,
-    norm_sub,
-    power_ns,
 )
 from shuffledp.common.errors import TaskError
 from shuffledp.common.mechanisms.base import Channel, Counts, Mechanism, Mixture, Vector
@@ -78,11 +72,11 @@ REFINEMENTS: Final[Mapping[Refinement, Refine]] = MappingProxyType(
     {
         "em": _on_channel("em", maximize_likelihood),
         "ems": _on_channel("ems", smoothed_likelihood),
-        "norm-sub": lambda debiased: norm_sub(debiased.shares),
-        "norm-cut": lambda debiased: norm_cut(debiased.shares),
-        "norm-mul": lambda debiased: norm_mul(debiased.shares),
-        "base-cut": lambda debiased: base_cut(debiased.shares, debiased.absent_errors),
-        "power-ns": lambda debiased: power_ns(
+        "norm-sub": lambda debiased: projection.norm_sub(debiased.shares),
+        "norm-cut": lambda debiased: projection.norm_cut(debiased.shares),
+        "norm-mul": lambda debiased: projection.norm_mul(debiased.shares),
+        "base-cut": lambda debiased: projection.base_cut(debiased.shares, debiased.absent_errors),
+        "power-ns": lambda debiased: projection.power_ns(
             debiased.shares, debiased.standard_errors, debiased.n_users
         ),
     }

@@ -16,21 +16,9 @@ from typing import Final
 
 import numpy as np
 
+from shuffledp.common.accounting import conditional, epsilon_search
 from shuffledp.common.accounting.anonymity_set import AnonymitySet, BlanketSize
-from shuffledp.common.accounting.conditional import (
-    COARSE_GRID,
-    ConditionalDelta,
-    grid_for,
-    two_answers_delta,
-)
 from shuffledp.common.accounting.count_distributions import MAX_COUNT, Binomial
-from shuffledp.common.accounting.epsilon_search import (
-    MAX_EPSILON,
-    check_delta,
-    check_tried,
-    gaussian_epsilon,
-    least_epsilon,
-)
 from shuffledp.common.errors import AccountingError
 from shuffledp.common.mechanisms.base import Vector
 from shuffledp.common.mechanisms.reduction import MatchCountReduction
@@ -66,7 +54,7 @@ def delta_upper(
         raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
     if epsilon >= reduction.local_epsilon:
         return 0.0
-    check_tried(epsilon)
+    epsilon_search.check_tried(epsilon)
     return DeltaCurve(reduction, anonymity_set, (epsilon,), tolerance=1e-3)(epsilon)
 
 
@@ -83,15 +71,15 @@ def epsilon_upper(
     bins, tenths of a second; seconds for collision probabilities other than 0 and 1/l. Results are
     cached.
     """
-    check_delta(delta)
+    epsilon_search.check_delta(delta)
     epsilon = gaussian_guess(reduction, anonymity_set, delta)
-    local_epsilon = reduction.local_epsilon
+    local = reduction.local_epsilon
     for tolerance in (_ROUGH_TOLERANCE, _TOLERANCE_PER_LOG_DELTA * -math.log(delta)):
-        at = min(epsilon, local_epsilon, MAX_EPSILON)
+        at = min(epsilon, local, epsilon_search.MAX_EPSILON)
         curve = DeltaCurve(reduction, anonymity_set, (at,), tolerance)
-        found = least_epsilon(curve, delta=delta, local_epsilon=local_epsilon, guess=epsilon)
+        found = epsilon_search.least_epsilon(curve, delta=delta, local_epsilon=local, guess=epsilon)
         # A rough curve may level off above δ even if a fine one does not.
-        epsilon = found if found < local_epsilon else epsilon
+        epsilon = found if found < local else epsilon
     return found
 
 
@@ -119,24 +107,25 @@ class DeltaCurve:
         self._blanket_size = BlanketSize(anonymity_set, share)
         self._bins, self._random = self._blanket_size.first_bins(_FIRST_BINS)
         two_answers = reduction.answers == 2 and reduction.collision == 0  # noqa: PLR2004
-        grid: Vector = COARSE_GRID
+        grid: Vector = conditional.COARSE_GRID
 
-        def conditional(sizes: Vector) -> Callable[[float], Vector]:
+        def delta_given(sizes: Vector) -> Callable[[float], Vector]:
             if two_answers:
-                return partial(two_answers_delta, reduction, sizes)
-            return ConditionalDelta(reduction, sizes, grid)
+                return partial(conditional.two_answers_delta, reduction, sizes)
+            return conditional.ConditionalDelta(reduction, sizes, grid)
 
-        wider = [(epsilon, self._refine(conditional, epsilon, tolerance)) for epsilon in epsilons]
+        wider = [(epsilon, self._refine(delta_given, epsilon, tolerance)) for epsilon in epsilons]
         if not two_answers:
             for epsilon, decisive in wider:
-                grid = np.union1d(grid, grid_for(reduction, decisive, epsilon, tolerance))
+                finer = conditional.grid_for(reduction, decisive, epsilon, tolerance)
+                grid = np.union1d(grid, finer)
         masses, weights, self._missed = self._blanket_size.masses(self._bins, self._random)
         self._masses: Vector = weights @ masses
-        self._conditional = conditional(self._bins.edges)
+        self._conditional = delta_given(self._bins.edges)
 
     def _refine(
         self,
-        conditional: Callable[[Vector], Callable[[float], Vector]],
+        delta_given: Callable[[Vector], Callable[[float], Vector]],
         epsilon: float,
         tolerance: float,
     ) -> float:
@@ -147,7 +136,7 @@ class DeltaCurve:
             masses, weights, missed = self._blanket_size.masses(self._bins, self._random)
             new = np.array([edge for edge in self._bins.edges.tolist() if edge not in known])
             if len(new):
-                known.update(zip(new.tolist(), conditional(new)(epsilon).tolist(), strict=True))
+                known.update(zip(new.tolist(), delta_given(new)(epsilon).tolist(), strict=True))
             values = np.array([known[edge] for edge in self._bins.edges.tolist()])
             contributions = (weights @ masses) * values
             decisive = float(self._bins.edges[np.argmax(contributions)])
@@ -205,4 +194,4 @@ def gaussian_guess(
     blanket_size = 1 + others + anonymity_set.typical_dummies
     distinct = max(1 - reduction.collision, 1e-9)
     mu = reduction.signal * math.sqrt(2 * distinct * reduction.answers / blanket_size)
-    return gaussian_epsilon(mu, delta)
+    return epsilon_search.gaussian_epsilon(mu, delta)

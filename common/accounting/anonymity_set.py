@@ -11,14 +11,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.common.accounting import count_distributions
 from shuffledp.common.accounting.binomial import RELATIVE_ERROR, masses_between
-from shuffledp.common.accounting.count_distributions import (
-    MAX_COUNT,
-    Binomial,
-    CountDistribution,
-    quantile,
-    upper_quantile,
-)
+from shuffledp.common.accounting.count_distributions import MAX_COUNT, Binomial, CountDistribution
 from shuffledp.common.errors import AccountingError
 from shuffledp.common.mechanisms.base import Vector
 
@@ -67,7 +62,7 @@ class AnonymitySet:
     def typical_dummies(self) -> float:
         """The median number of dummies that the adversary cannot drop."""
         random = self.random_dummies
-        median = 0.0 if random is None else quantile(random, 0.5)
+        median = 0.0 if random is None else count_distributions.quantile(random, 0.5)
         return float(self.hiding_dummies(np.array(median)))
 
     def hiding_dummies(self, random: Vector) -> Vector:
@@ -102,7 +97,9 @@ class Bins:
     def of(cls, distribution: CountDistribution, number: int) -> "Bins":
         """Spread up to 2·number bins over a distribution; single counts if its range is narrow."""
         return cls.between(
-            quantile(distribution, _TAIL), upper_quantile(distribution, _UPPER_TAIL), number
+            count_distributions.quantile(distribution, _TAIL),
+            count_distributions.upper_quantile(distribution, _UPPER_TAIL),
+            number,
         )
 
     @classmethod

@@ -26,15 +26,9 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 import scipy
 
+from shuffledp.common.accounting import cluster_counts
 from shuffledp.common.accounting.binomial import RELATIVE_ERROR
-from shuffledp.common.accounting.cluster_counts import (
-    CHARGES,
-    LOST_TO_UNDERFLOW,
-    CountGrid,
-    ItemCounts,
-    Room,
-    roundings,
-)
+from shuffledp.common.accounting.cluster_counts import CHARGES, LOST_TO_UNDERFLOW, Room
 from shuffledp.common.accounting.count_distributions import MAX_COUNT, Binomial
 from shuffledp.common.accounting.epsilon_search import MAX_EPSILON
 from shuffledp.common.accounting.releases import Release
@@ -172,9 +166,9 @@ class _Labels:
         parts = [1.0 if room.trials is None else room.trials / self.known for room in rooms]
         self.rates = [chance * part for chance, part in zip(self._chances, parts, strict=True)]
 
-    def grid(self, trials: int) -> "CountGrid":
+    def grid(self, trials: int) -> cluster_counts.CountGrid:
         """Return the grid of counts for so many trials."""
-        return CountGrid(self.rooms, self.fillings, self.numbers(trials))
+        return cluster_counts.CountGrid(self.rooms, self.fillings, self.numbers(trials))
 
     def numbers(self, trials: int) -> list[int]:
         """Return the expected number of labelled rooms of each size, rounded up."""
@@ -228,7 +222,7 @@ class _Plan:
         self.trials, self._labels = trials, labels
         weights, self._below = labels.bins(trials, fineness, stretch)
         self._edges, self._weights = list(weights), list(weights.values())
-        self._counts: list[ItemCounts] = []
+        self._counts: list[cluster_counts.ItemCounts] = []
 
     def delta(self, epsilon: float, best: float) -> float:
         """Return the bound, or 1 if it is at least `best`, which often takes one distribution."""
@@ -238,7 +232,7 @@ class _Plan:
         deltas = (max(least, counts.delta(epsilon)) for counts in self._at(-1))
         return self._below + sum(w * each for w, each in zip(self._weights, deltas, strict=True))
 
-    def _at(self, last: int) -> list[ItemCounts]:
+    def _at(self, last: int) -> list[cluster_counts.ItemCounts]:
         """Return the distributions at the edges up to one of them."""
         found = self._counts
         missing = self._edges[: last % len(self._edges) + 1][len(found) :]
@@ -263,7 +257,7 @@ def _limits(labels: _Labels, fineness: Fineness) -> set[tuple[int, int, tuple[fl
     most, fine, others = map(labels.most, (cells, fine_cells, cells // _OTHERS_SHARE))
 
     def charged(trials: int) -> float:
-        return roundings(labels.fillings, labels.numbers(trials))
+        return cluster_counts.roundings(labels.fillings, labels.numbers(trials))
 
     ends = [bisect_right(range(MAX_COUNT), charge, key=charged) - 1 for charge in CHARGES]
     # A standard deviation is a smaller part of the rooms of a common size.

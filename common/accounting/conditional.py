@@ -20,14 +20,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.common.accounting import binomial
 from shuffledp.common.accounting.anonymity_set import subdivided
-from shuffledp.common.accounting.binomial import (
-    RELATIVE_ERROR,
-    interval_masses,
-    shortfall,
-    stop_loss,
-    tails,
-)
+from shuffledp.common.accounting.binomial import RELATIVE_ERROR
 from shuffledp.common.accounting.count_distributions import ROUNDING
 from shuffledp.common.mechanisms.base import Vector
 from shuffledp.common.mechanisms.reduction import MatchCountReduction
@@ -63,15 +58,15 @@ class Cells:
         inner = np.floor(mean + np.sqrt(mean * (1 - chance)) * grid)
         ends = np.concatenate([np.zeros_like(mean), inner, inner[..., -1:] + _LAST_ENDS], axis=-1)
         self.nodes: Vector = np.clip(ends, 0, trials)
-        self._masses = interval_masses(self.nodes, trials, chance)
+        self._masses = binomial.interval_masses(self.nodes, trials, chance)
         # h·P(X = h) = trials·chance·P(X' = h-1), X' with one trial less.
         fewer = np.maximum(trials - 1, 0)
-        moments = mean * interval_masses(self.nodes - 1, fewer, chance)
+        moments = mean * binomial.interval_masses(self.nodes - 1, fewer, chance)
         means = np.divide(
             moments, self._masses, out=self.nodes[..., :-1].copy(), where=self._masses > 0
         )
         self._means = np.clip(means, self.nodes[..., :-1], self.nodes[..., 1:])
-        _, self._last = tails(self.nodes[..., -1:] - 1, trials, chance)
+        _, self._last = binomial.tails(self.nodes[..., -1:] - 1, trials, chance)
 
     def chords(self) -> Vector:
         """
@@ -135,9 +130,11 @@ class _Rows:
         left = self.trials - other_matches if self.exclusive else self.trials
         trials = np.broadcast_to(left, threshold.shape)
         if needed is None:
-            return stop_loss(trials, self.own_chance, threshold, margin)
+            return binomial.stop_loss(trials, self.own_chance, threshold, margin)
         found: Vector = np.zeros_like(threshold)
-        found[needed] = stop_loss(trials[needed], self.own_chance, threshold[needed], margin)
+        found[needed] = binomial.stop_loss(
+            trials[needed], self.own_chance, threshold[needed], margin
+        )
         return found
 
     def between_wholes(self, other_matches: Vector, epsilon: float, margin: float) -> Vector:
@@ -177,8 +174,8 @@ def _rows(reduction: MatchCountReduction, sizes: Vector, presence: Vector) -> tu
     both = np.maximum(np.floor(mean + spread * _BOTH_EDGES), 0)
     both = np.minimum(np.concatenate([np.zeros_like(mean), both], axis=1), sizes)
     both_chance = reduction.collision / reduction.answers
-    closed = interval_masses(both, sizes, both_chance)
-    _, last = tails(both[:, -1:] - 1, sizes, both_chance)
+    closed = binomial.interval_masses(both, sizes, both_chance)
+    _, last = binomial.tails(both[:, -1:] - 1, sizes, both_chance)
     weights = np.concatenate([closed, last], axis=1) * (1 + RELATIVE_ERROR)
     trials, base = (sizes - both).reshape(-1, 1), (base + both).reshape(-1, 1)
     rows = _Rows(trials, base, other, own, exclusive=True)
@@ -239,7 +236,7 @@ def two_answers_delta(reduction: MatchCountReduction, sizes: Vector, epsilon: fl
     lost = growth * (reduction.blanket / (2 * reduction.signal))
     # u is a difference: its error is some roundings of the larger term.
     share = (1 - lost + 8 * ROUNDING * (1 + lost)) / (2 + growth)
-    expected = shortfall(sizes, sizes * min(share, 1.0))
+    expected = binomial.shortfall(sizes, sizes * min(share, 1.0))
     delta: Vector = 2 * reduction.signal * (2 + growth) / sizes * expected
     return delta * (1 + RELATIVE_ERROR)
 

@@ -16,30 +16,20 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.common.accounting import count_distributions
 from shuffledp.common.accounting.binomial import RELATIVE_ERROR
 from shuffledp.common.accounting.cluster_noise import ClusterRelease, Fineness
-from shuffledp.common.accounting.count_distributions import (
-    MAX_COUNT,
-    Binomial,
-    Conditioned,
-    CountDistribution,
-    NegativeBinomial,
-    beyond,
-)
+from shuffledp.common.accounting.count_distributions import MAX_COUNT, Binomial, NegativeBinomial
 from shuffledp.common.accounting.item_noise import each_item_release
 from shuffledp.common.accounting.releases import Release
 from shuffledp.common.errors import AccountingError
 from shuffledp.common.mechanisms.base import Vector
 from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.task import uniform_dummies
 from shuffledp.common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
 from shuffledp.common.task.dummies import Dummies
 from shuffledp.common.task.named_dummies import ItemDummies, ViewDummies
-from shuffledp.common.task.uniform_dummies import (
-    BinomialDummies,
-    FixedDummies,
-    FractionalDummies,
-    NegativeBinomialDummies,
-)
+from shuffledp.common.task.uniform_dummies import BinomialDummies, NegativeBinomialDummies
 
 _FEWER: Final = 2.0**-48
 """Probability charged if a length leaves the number of dummies of a kind to chance. Chernoff's
@@ -158,7 +148,7 @@ class DummyEntry(NamedTuple):
 
     arrivals: Callable[[Any, Sequence[int]], tuple[Arrivals, ...]]
     """Return the arrivals of each kind of dummies, from the submissions of each length."""
-    total: Callable[[Any, int], CountDistribution] | None = None
+    total: Callable[[Any, int], count_distributions.CountDistribution] | None = None
     """Return the distribution of the number of users' random uniform dummies; None if none are."""
     release: Callable[[Any, int, MatchCountReduction, Fineness], Release] | None = None
     """Return one round hidden by the draws of dummies that name items; see `ClusterRelease.of`."""
@@ -172,7 +162,9 @@ def _binomial(spec: BinomialDummies, users: int) -> Binomial:
     return Binomial(min(users, MAX_COUNT // spec.trials) * spec.trials, spec.extra_probability)
 
 
-def _negative_binomial(spec: NegativeBinomialDummies, users: int) -> CountDistribution:
+def _negative_binomial(
+    spec: NegativeBinomialDummies, users: int
+) -> count_distributions.CountDistribution:
     """
     Return the total of users whose numbers X are each conditioned to be at most `most`.
 
@@ -182,7 +174,8 @@ def _negative_binomial(spec: NegativeBinomialDummies, users: int) -> CountDistri
     users = min(users, MAX_COUNT // spec.trials)  # dummies of more users are not counted
     trials, chance = users * spec.trials, spec.extra_probability
     odds = chance / (1 - chance)
-    redrawn = beyond(NegativeBinomial(spec.trials, spec.trials * odds), spec.most)
+    of_one = NegativeBinomial(spec.trials, spec.trials * odds)
+    redrawn = count_distributions.beyond(of_one, spec.most)
     missing = 1.0
     if redrawn < 1:
         missing = min(1.0, -math.expm1(users * math.log1p(-redrawn)) * (1 + RELATIVE_ERROR))
@@ -190,12 +183,12 @@ def _negative_binomial(spec: NegativeBinomialDummies, users: int) -> CountDistri
         return NegativeBinomial(trials, trials * odds)
     if missing > 1 - _MIN_EVENT_PROBABILITY:
         return Binomial(0, 0.0)
-    return Conditioned(NegativeBinomial(trials, trials * odds), missing)
+    return count_distributions.Conditioned(NegativeBinomial(trials, trials * odds), missing)
 
 
 _ENTRIES: Final[Mapping[type[Dummies], DummyEntry]] = {
-    FixedDummies: DummyEntry(_of_uniform),
-    FractionalDummies: DummyEntry(_of_uniform, total=_binomial),
+    uniform_dummies.FixedDummies: DummyEntry(_of_uniform),
+    uniform_dummies.FractionalDummies: DummyEntry(_of_uniform, total=_binomial),
     BinomialDummies: DummyEntry(_of_uniform, total=_binomial),
     NegativeBinomialDummies: DummyEntry(_of_uniform, total=_negative_binomial),
     ItemDummies: DummyEntry(

@@ -27,14 +27,9 @@ from typing import Final, cast
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from shuffledp.common.accounting import count_distributions
 from shuffledp.common.accounting.anonymity_set import Bins
-from shuffledp.common.accounting.count_distributions import (
-    ROUNDING,
-    Binomial,
-    BinomialWindow,
-    quantile,
-    upper_quantile,
-)
+from shuffledp.common.accounting.count_distributions import ROUNDING, Binomial
 from shuffledp.common.accounting.epsilon_search import MAX_EPSILON, least_epsilon
 from shuffledp.common.accounting.item_noise import ItemNoiseRelease
 from shuffledp.common.accounting.releases import AmplifiedRelease, Release
@@ -190,7 +185,7 @@ def _lattice(reduction: MatchCountReduction, others: int, spec: GeometricNoise) 
     """Lay out the lattices of all K; None if even K = 0 has too many cells."""
     noise, lost = _noise(spec)
     on_both = Binomial(others, min(1.0, 2 * reduction.blanket / reduction.answers))
-    low, high = quantile(on_both, _TAIL), quantile(on_both, 0.9)
+    low, high = (count_distributions.quantile(on_both, chance) for chance in (_TAIL, 0.9))
     while _work(high, len(noise)) > 1 and high > 0:
         high = math.floor(high / 2)
     if _work(high, len(noise)) > 1:
@@ -201,7 +196,7 @@ def _lattice(reduction: MatchCountReduction, others: int, spec: GeometricNoise) 
     masses, missed = bins.masses(on_both)
     certain, joints = missed, []
     for edge, mass in zip(bins.edges, masses, strict=True):
-        coins = BinomialWindow.of(Binomial(int(edge), 0.5), _TAIL)
+        coins = count_distributions.BinomialWindow.of(Binomial(int(edge), 0.5), _TAIL)
         # 2.5 roundings for each step of the coins from the mode, and half a rounding a product.
         error = (4 * len(coins.masses) + 64) * ROUNDING + _GEOMETRIC_ERROR
         joints.append((float(mass), error, _joint(coins.masses, noise)))
@@ -261,8 +256,8 @@ def _low_ratio(spec: GeometricNoise, items: int) -> tuple[float, float]:
     distribution = spec.probabilities()
     none = Binomial(items, min(1.0, float(distribution[0]) * _SUM_MARGIN))
     beyond = Binomial(items, min(1.0, float(distribution[spec.peak + 1 :].sum()) / _SUM_MARGIN))
-    n_none = upper_quantile(none, _LOW_RATIO_PROBABILITY)
-    n_beyond = min(quantile(beyond, _LOW_RATIO_PROBABILITY), items - n_none)
+    n_none = count_distributions.upper_quantile(none, _LOW_RATIO_PROBABILITY)
+    n_beyond = min(count_distributions.quantile(beyond, _LOW_RATIO_PROBABILITY), items - n_none)
     left = spec.left_weight / RATIO_SUM if spec.peak else 0.0
     between = left * (items - n_none - n_beyond)
     ratio = (between + n_beyond * RATIO_SUM / spec.right_weight) / items

@@ -20,26 +20,15 @@ from typing import Final, Self
 
 import numpy as np
 
-from shuffledp.common.accounting.count_distributions import (
-    ROUNDING,
-    Binomial,
-    BinomialWindow,
-    beyond,
-    check_between,
-    upper_quantile,
-)
+from shuffledp.common.accounting import count_distributions
+from shuffledp.common.accounting.count_distributions import ROUNDING, Binomial
 from shuffledp.common.accounting.epsilon_search import MAX_EPSILON
 from shuffledp.common.accounting.releases import Release
 from shuffledp.common.errors import AccountingError
 from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.task import shuffler_spec
 from shuffledp.common.task.named_dummies import ItemDummies
-from shuffledp.common.task.shuffler_spec import (
-    RATIO_SUM,
-    GeometricNoise,
-    ItemNoise,
-    ShufflerSpec,
-    SummedNoise,
-)
+from shuffledp.common.task.shuffler_spec import RATIO_SUM, GeometricNoise, SummedNoise
 
 _TAIL: Final = 1e-30
 """Maximum probability beyond either side of a window, which is charged to δ."""
@@ -80,10 +69,10 @@ class ItemNoiseRelease(Release):
             raise AccountingError(
                 f"keep_probability is {self.keep_probability}; it must be above 0 and at most 1"
             )
-        check_between("missing", self.missing, 0, 1)
+        count_distributions.check_between("missing", self.missing, 0, 1)
 
     @classmethod
-    def of_shuffler(cls, spec: ShufflerSpec) -> Self:
+    def of_shuffler(cls, spec: shuffler_spec.ShufflerSpec) -> Self:
         """Return one round of reports without noise, whose shuffler adds dummies or samples."""
         noise = spec.noise
         coins = Binomial(noise.most, 0.5)
@@ -109,11 +98,12 @@ def each_item_release(spec: ItemDummies, users: int) -> ItemNoiseRelease:
     P(W > most - 2 | total ≤ most) ≤ P(W > most - 2), as W and the total rise together.
     """
     chance = spec.item_chance
-    share = beyond(Binomial(max(0, spec.trials - 2), chance), spec.most - 2)
+    share = count_distributions.beyond(Binomial(max(0, spec.trials - 2), chance), spec.most - 2)
     n_excluded = Binomial(users, min(share, 1.0))
-    excluded = min(int(upper_quantile(n_excluded, _EXCLUDED_TAIL)), users)
+    excluded = min(int(count_distributions.upper_quantile(n_excluded, _EXCLUDED_TAIL)), users)
     return ItemNoiseRelease(
-        noise=Binomial(users - excluded, chance), missing=beyond(n_excluded, excluded)
+        noise=Binomial(users - excluded, chance),
+        missing=count_distributions.beyond(n_excluded, excluded),
     )
 
 
@@ -166,7 +156,7 @@ def _classes(noise: ItemDistribution, beta: float) -> RatioClasses:
 
 def _binomial_classes(distribution: Binomial, beta: float) -> RatioClasses:
     """Return outcomes sorted by g(k-1) / g(k) = k(1-c) / ((n-k+1)c), which rises with k."""
-    window = BinomialWindow.of(distribution, _TAIL)
+    window = count_distributions.BinomialWindow.of(distribution, _TAIL)
     k = window.first + np.arange(len(window.masses), dtype=np.float64)
     before = np.zeros(len(k))
     np.divide(
@@ -229,7 +219,7 @@ def _likely(part: GeometricNoise) -> tuple[Vector, float]:
     return table[kept], float(table[~kept].sum())
 
 
-def check_sums(noises: Iterable[ItemNoise]) -> None:
+def check_sums(noises: Iterable[shuffler_spec.ItemNoise]) -> None:
     """Raise AccountingError if the sums of two numbers among these distributions are too dear."""
     pairs = 0
     for each in {*noises}:

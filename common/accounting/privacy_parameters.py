@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Self
 
+from shuffledp.common.accounting import releases
 from shuffledp.common.accounting.anonymity_set import AnonymitySet
 from shuffledp.common.accounting.clones import CloneRelease
 from shuffledp.common.accounting.cluster_noise import OF_CLAIMS, Fineness
@@ -18,12 +19,7 @@ from shuffledp.common.accounting.count_distributions import MAX_COUNT, Binomial,
 from shuffledp.common.accounting.dummy_entries import Arrivals, arrivals_of, entry_of, uncovered
 from shuffledp.common.accounting.hybrid_noise import HybridRelease
 from shuffledp.common.accounting.item_noise import ItemNoiseRelease
-from shuffledp.common.accounting.releases import (
-    LocalRelease,
-    PermanentRelease,
-    Release,
-    WeakestRelease,
-)
+from shuffledp.common.accounting.releases import LocalRelease, Release
 from shuffledp.common.accounting.two_items import amplified
 from shuffledp.common.accounting.view_groups import grouped
 from shuffledp.common.errors import AccountingError
@@ -55,7 +51,7 @@ class PrivacyParameters:
     """Whether each submission spends a one-time token."""
     rounds: int = 1
     """Number of such tasks that the same users answer."""
-    permanent: PermanentRelease | None = None
+    permanent: releases.PermanentRelease | None = None
     """One round whose reports share permanent noise with other rounds; None for other tasks."""
     views: tuple["PrivacyParameters", ...] = ()
     """Those of each of several views, as if a value were reported to it alone."""
@@ -80,7 +76,7 @@ class PrivacyParameters:
         by_arrivals = waived.by_length or (shown is not None and "refusals" in waived.checks)
         permanent = None
         if task.lasting:
-            permanent = PermanentRelease(
+            permanent = releases.PermanentRelease(
                 local_epsilon=task.local_epsilon,
                 scope=task.permanent_scope,
                 permanent_epsilon=rappor_of(task).permanent_epsilon,
@@ -204,9 +200,9 @@ class PrivacyParameters:
         return ComposedRelease(releases=grouped([*of_views]))
 
     @property
-    def either_alone(self) -> WeakestRelease:
+    def either_alone(self) -> releases.WeakestRelease:
         """One round if only one of two shufflers is honest, whichever: its noise alone counts."""
-        return WeakestRelease(releases=tuple(map(self.release_by, range(len(self.hops)))))
+        return releases.WeakestRelease(releases=tuple(map(self.release_by, range(len(self.hops)))))
 
     def release_by(self, hop: int) -> Release:
         """Return one round that only the noise of one of two shufflers hides; 0 is the first."""

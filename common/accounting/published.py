@@ -21,14 +21,9 @@ from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
 from shuffledp.common.errors import BoundRangeError
 from shuffledp.common.mechanisms.reduction import MatchCountReduction
 from shuffledp.common.messages.guarantee import rounded_up
+from shuffledp.common.task import shuffler_spec
 from shuffledp.common.task.dummies import Dummies
-from shuffledp.common.task.shuffler_spec import (
-    PERMUTE_ONLY,
-    RATIO_SUM,
-    BinomialNoise,
-    GeometricNoise,
-    ShufflerSpec,
-)
+from shuffledp.common.task.shuffler_spec import RATIO_SUM
 from shuffledp.common.task.uniform_dummies import NO_DUMMIES
 
 _MIN_EPSILON: Final = 1e-6
@@ -49,7 +44,7 @@ class BoundSetting:
     delta: float
     dummies: Dummies = NO_DUMMIES
     """Distribution of a user's dummies; `anonymity_set` has the honest users' total."""
-    shuffler: ShufflerSpec = PERMUTE_ONLY
+    shuffler: shuffler_spec.ShufflerSpec = shuffler_spec.PERMUTE_ONLY
 
     def __post_init__(self) -> None:
         check_delta(self.delta)
@@ -91,7 +86,7 @@ def aue(setting: BoundSetting) -> float:
 def sbin(setting: BoundSetting) -> float:
     """Return SBin's published central ε: the least for which the coins suffice [MSE25]."""
     noise, delta = setting.shuffler.noise, setting.delta
-    if not isinstance(noise, BinomialNoise) or not noise.trials:
+    if not isinstance(noise, shuffler_spec.BinomialNoise) or not noise.trials:
         raise BoundRangeError(f"it is for fair coins; the distribution is {noise.distribution}")
 
     def missing_noise(epsilon: float) -> float:
@@ -107,7 +102,7 @@ def sageo(setting: BoundSetting) -> float:
     The paper ignores the upper cut-off; the theorem's range is β ≥ 1 - e^(-ε/2).
     """
     noise, delta = setting.shuffler.noise, setting.delta
-    if not isinstance(noise, GeometricNoise):
+    if not isinstance(noise, shuffler_spec.GeometricNoise):
         raise BoundRangeError(
             f"it is for two-sided geometric noise; the distribution is {noise.distribution}"
         )

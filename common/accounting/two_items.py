@@ -19,16 +19,11 @@ from typing import Final
 
 import numpy as np
 
+from shuffledp.common.accounting import epsilon_search
 from shuffledp.common.accounting.amplification import gaussian_guess
 from shuffledp.common.accounting.anonymity_set import AnonymitySet, Bins
 from shuffledp.common.accounting.binomial import RELATIVE_ERROR
 from shuffledp.common.accounting.count_distributions import MAX_COUNT, ROUNDING, Binomial
-from shuffledp.common.accounting.epsilon_search import (
-    MAX_EPSILON,
-    check_delta,
-    check_tried,
-    least_epsilon,
-)
 from shuffledp.common.accounting.releases import AmplifiedRelease
 from shuffledp.common.mechanisms.base import Vector
 from shuffledp.common.mechanisms.reduction import MatchCountReduction
@@ -73,12 +68,12 @@ class TwoItemRelease(AmplifiedRelease):
         AccountingError if epsilon is above MAX_EPSILON. Cost: hundredths of a second; tenths for a
         random number of dummies.
         """
-        check_tried(epsilon)
+        epsilon_search.check_tried(epsilon)
         return self.curve((epsilon,))(epsilon)
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound on ε at δ; cached. Cost: a tenth of a second to one second."""
-        check_delta(delta)
+        epsilon_search.check_delta(delta)
         return _epsilon(self, delta)
 
     def curve(self, epsilons: Sequence[float]) -> "TwoItemCurve":
@@ -96,9 +91,9 @@ def _epsilon(release: TwoItemRelease, delta: float) -> float:
     )
     found = gaussian_guess(reduction, anonymity_set, delta)
     for among in (typical, anonymity_set, anonymity_set):  # later layouts are for the ε found
-        laid = min(found, local, MAX_EPSILON)
+        laid = min(found, local, epsilon_search.MAX_EPSILON)
         curve = TwoItemCurve(reduction, among, (laid,))
-        found = least_epsilon(curve, delta=delta, local_epsilon=local, guess=found)
+        found = epsilon_search.least_epsilon(curve, delta=delta, local_epsilon=local, guess=found)
         if among is anonymity_set and abs(found - laid) <= _FAR * laid:
             break
     return found

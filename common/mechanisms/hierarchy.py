@@ -24,15 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.common.errors import TaskError
-from shuffledp.common.mechanisms.base import (
-    Counts,
-    Mechanism,
-    MechanismRequest,
-    Mixture,
-    Reports,
-    Vector,
-    check_values,
-)
+from shuffledp.common.mechanisms import base
+from shuffledp.common.mechanisms.base import Counts, Reports, Vector
 from shuffledp.common.mechanisms.count_law import interval_table
 from shuffledp.common.mechanisms.views import View, ViewMechanism
 from shuffledp.common.mechanisms.weights import ResponseWeights
@@ -43,7 +36,7 @@ from shuffledp.common.task.task import Task
 
 
 @dataclass(frozen=True)
-class Hierarchy(ViewMechanism, Mechanism):
+class Hierarchy(ViewMechanism, base.Mechanism):
     """True nodes of each level: the views are the levels, from the coarsest to the buckets."""
 
     fan_out: int
@@ -51,7 +44,7 @@ class Hierarchy(ViewMechanism, Mechanism):
     """Number of trees, one for each group of a breakdown."""
 
     @classmethod
-    def specify(cls, request: MechanismRequest) -> MechanismSpec:
+    def specify(cls, request: base.MechanismRequest) -> MechanismSpec:
         """Return the fan-out as buckets and the levels as digits; there is no local noise."""
         size = request.domain_size // request.groups
         if request.buckets < 2:  # noqa: PLR2004  # a node has at least two children
@@ -90,7 +83,7 @@ class Hierarchy(ViewMechanism, Mechanism):
         return np.array(nodes)
 
     def encode(self, values: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        return self._paths(check_values(values, self.domain_size)).T
+        return self._paths(base.check_values(values, self.domain_size)).T
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
         return np.isin(reports["item"], self._paths(np.array([item]))[:, 0] + self.offsets[:-1])
@@ -106,7 +99,7 @@ class Hierarchy(ViewMechanism, Mechanism):
 
     # --- estimation: run by the analyzer ----------------------------------------------------------
 
-    def _adding(self, mixture: Mixture) -> float:
+    def _adding(self, mixture: base.Mixture) -> float:
         """
         Return how many users are expected to add as many dummies as arrived, of all levels.
 
@@ -138,7 +131,7 @@ class Hierarchy(ViewMechanism, Mechanism):
             combined.insert(0, 1 / (1 / own[level - 1] + 1 / below))
         return combined
 
-    def debias(self, cells: Counts, mixture: Mixture) -> Vector:
+    def debias(self, cells: Counts, mixture: base.Mixture) -> Vector:
         own = self._node_variances(mixture.n_real)
         combined = self._combined_variances(mixture.n_real)
         levels = self.by_view(cells)
@@ -154,7 +147,7 @@ class Hierarchy(ViewMechanism, Mechanism):
             final = counts[level] + share * missing[parents]
         return final / mixture.n_real
 
-    def variance(self, shares: Vector, mixture: Mixture) -> Vector:
+    def variance(self, shares: Vector, mixture: base.Mixture) -> Vector:
         """Return the variance of each share; it does not depend on the true shares."""
         combined = self._combined_variances(self._adding(mixture))
         final: Vector = np.zeros(1)
@@ -164,7 +157,7 @@ class Hierarchy(ViewMechanism, Mechanism):
             final = share**2 * final[parents] + each * (1 - share)
         return final / mixture.n_real**2
 
-    def interval_table(self, mixture: Mixture) -> IntervalTable:
+    def interval_table(self, mixture: base.Mixture) -> IntervalTable:
         """
         Return intervals by the exact distribution of a count of the last level.
 
@@ -174,7 +167,7 @@ class Hierarchy(ViewMechanism, Mechanism):
         law = self.views[-1].count_law(self._adding(mixture))
         return interval_table(mixture.n_real, 1.0, 0.0, law)
 
-    def covariances_with(self, weights: Vector, shares: Vector, mixture: Mixture) -> Vector:
+    def covariances_with(self, weights: Vector, shares: Vector, mixture: base.Mixture) -> Vector:
         """
         Return each share's covariance with a weighted sum, for any shares; shape (domain_size,).
 
@@ -196,7 +189,7 @@ class Hierarchy(ViewMechanism, Mechanism):
     def linear(self, real_share: float) -> None:
         """Return None: levels are separate histograms."""
 
-    def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector:
+    def variances_of_prefixes(self, shares: Vector, mixture: base.Mixture, groups: int) -> Vector:
         """Return `prefix_variances`, which do not depend on the shares."""
         return self.prefix_variances(mixture.n_real, self._adding(mixture))
 

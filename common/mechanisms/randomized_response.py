@@ -10,15 +10,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.common.mechanisms.base import (
-    Channel,
-    Counts,
-    Incidence,
-    Linear,
-    MechanismRequest,
-    Reports,
-    check_values,
-)
+from shuffledp.common.mechanisms import base
+from shuffledp.common.mechanisms.base import Counts, Reports
 from shuffledp.common.mechanisms.reduction import MatchCountReduction
 from shuffledp.common.mechanisms.support import AnswerCounting, PlaceReports
 from shuffledp.common.mechanisms.weights import ResponseWeights
@@ -37,7 +30,7 @@ class Grr(PlaceReports, AnswerCounting):
     weights: ResponseWeights
 
     @classmethod
-    def specify(cls, request: MechanismRequest) -> MechanismSpec:
+    def specify(cls, request: base.MechanismRequest) -> MechanismSpec:
         mechanism = cls(request.domain_size, ResponseWeights.for_epsilon(request.local_epsilon))
         return request.spec(
             mechanism.weights, buckets=mechanism.domain_size, dtype=mechanism.report_dtype
@@ -69,7 +62,7 @@ class Grr(PlaceReports, AnswerCounting):
         )
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
-        values = check_values(values, self.domain_size)
+        values = base.check_values(values, self.domain_size)
         return plain_reports(self.weights.respond(values, self.domain_size, rng))
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
@@ -86,14 +79,14 @@ class Grr(PlaceReports, AnswerCounting):
         uniform = rng.multinomial(n_uniform, np.full(self.domain_size, 1 / self.domain_size))
         return np.asarray(truthful + uniform, dtype=np.int64)
 
-    def channel(self, real_share: float) -> Channel:
-        return Channel(
-            incidence=Incidence(lambda theta: theta, lambda weights: weights),
+    def channel(self, real_share: float) -> base.Channel:
+        return base.Channel(
+            incidence=base.Incidence(lambda theta: theta, lambda weights: weights),
             scale=np.ones(self.domain_size),
             signal=real_share * self.reduction.signal,
             floor=real_share * self.q + (1 - real_share) * self.q_dummy,
         )
 
-    def linear(self, real_share: float) -> Linear:
+    def linear(self, real_share: float) -> base.Linear:
         """Return the counts of items, without the clusters of `signed`."""
         return self.summed_cells(Grr.channel(self, real_share), exact_prefixes=True)

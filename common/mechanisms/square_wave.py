@@ -20,20 +20,9 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.common.mechanisms import base
 from shuffledp.common.mechanisms.band_response import BandResponse
-from shuffledp.common.mechanisms.base import (
-    Channel,
-    Counts,
-    Incidence,
-    Linear,
-    Mechanism,
-    MechanismRequest,
-    Mixture,
-    Reports,
-    Vector,
-    check_answers,
-    check_values,
-)
+from shuffledp.common.mechanisms.base import Counts, Mixture, Reports, Vector
 from shuffledp.common.mechanisms.count_law import Draws, interval_table
 from shuffledp.common.mechanisms.support import PlaceReports
 from shuffledp.common.mechanisms.weights import OddsOfWeights, ResponseWeights
@@ -167,14 +156,14 @@ def best_reach(domain_size: int, local_epsilon: float) -> int:
 
 
 @dataclass(frozen=True)
-class SquareWave(OddsOfWeights, BandResponse, PlaceReports, Mechanism):
+class SquareWave(OddsOfWeights, BandResponse, PlaceReports, base.Mechanism):
     """Report a place drawn by the band response, and estimate shares of items."""
 
     PLACE: ClassVar[str] = "a place"
     FACTORS: ClassVar[int] = 1
 
     @classmethod
-    def specify(cls, request: MechanismRequest) -> MechanismSpec:
+    def specify(cls, request: base.MechanismRequest) -> MechanismSpec:
         """Choose the integer weights, and the reach of [LWLWLS20]."""
         weights = ResponseWeights.for_epsilon(request.local_epsilon)
         reach = best_reach(request.domain_size, request.local_epsilon)
@@ -184,7 +173,7 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports, Mechanism):
     @classmethod
     def of(cls, task: Task) -> Self:
         reach = max(0, task.item_mechanism.buckets - task.domain_size) // 2
-        check_answers(task.item_mechanism, task.domain_size + 2 * reach)
+        base.check_answers(task.item_mechanism, task.domain_size + 2 * reach)
         return cls(task.domain_size, reach, ResponseWeights.of(task.item_mechanism))
 
     @cached_property
@@ -194,7 +183,7 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports, Mechanism):
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """Return a place below d+2b for each value, field item (uint32). Run by the user agent."""
-        values = check_values(values, self.domain_size)
+        values = base.check_values(values, self.domain_size)
         return plain_reports(self.respond(values, rng))
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
@@ -278,9 +267,9 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports, Mechanism):
         """
         return (self.width > 1) / (mixture.n_real * self.rise) ** 2
 
-    def linear(self, real_share: float) -> Linear:
+    def linear(self, real_share: float) -> base.Linear:
         level = self.band.solve(np.ones(self.places))
-        return Linear(
+        return base.Linear(
             gather=self.band.solve,
             scatter=self.band.solve_adjoint,
             base=self.floor * level,
@@ -304,9 +293,9 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports, Mechanism):
         dummies = Draws.coins(round(mixture.n_dummies), 1 / self.places)
         return interval_table(mixture.n_real, self.floor + self.rise, self.floor, (dummies,))
 
-    def channel(self, real_share: float) -> Channel:
-        return Channel(
-            incidence=Incidence(self.band.forward, self.band.adjoint),
+    def channel(self, real_share: float) -> base.Channel:
+        return base.Channel(
+            incidence=base.Incidence(self.band.forward, self.band.adjoint),
             scale=np.ones(self.places),
             signal=real_share * self.rise,
             floor=real_share * self.floor + (1 - real_share) / self.places,

@@ -13,17 +13,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.common.mechanisms import base
 from shuffledp.common.mechanisms.arguments import CheckedArguments
-from shuffledp.common.mechanisms.base import (
-    Channel,
-    Counts,
-    Linear,
-    Mechanism,
-    Mixture,
-    Reports,
-    Vector,
-    check_valid,
-)
+from shuffledp.common.mechanisms.base import Counts, Reports, Vector
 from shuffledp.common.mechanisms.count_law import Draws, interval_table
 from shuffledp.common.mechanisms.weights import OddsOfWeights
 from shuffledp.common.messages.result import IntervalTable
@@ -32,7 +24,7 @@ from shuffledp.common.messages.submission import PLAIN_REPORT
 Real = float | Vector
 
 
-class SupportCounting(CheckedArguments, Mechanism):
+class SupportCounting(CheckedArguments, base.Mechanism):
     """Base class of mechanisms whose estimator counts the reports that support each item."""
 
     @property
@@ -73,7 +65,7 @@ class SupportCounting(CheckedArguments, Mechanism):
         """Count the reports that support each item, (domain_size,): by default the cells."""
         return cells
 
-    def debias(self, cells: Counts, mixture: Mixture) -> Vector:
+    def debias(self, cells: Counts, mixture: base.Mixture) -> Vector:
         """
         Estimate the share of each item among the users whose reports were counted.
 
@@ -86,7 +78,7 @@ class SupportCounting(CheckedArguments, Mechanism):
         counts = self.support_counts(cells).astype(np.float64)
         return (counts - noise) / (own * (self.p - self.q))
 
-    def variance(self, shares: Vector, mixture: Mixture) -> Vector:
+    def variance(self, shares: Vector, mixture: base.Mixture) -> Vector:
         return bernoulli_variance(
             shares,
             n_real=mixture.n_real,
@@ -98,10 +90,10 @@ class SupportCounting(CheckedArguments, Mechanism):
             item_variance=mixture.item_variance,
         )
 
-    def summed_cells(self, channel: Channel, *, exact_prefixes: bool = False) -> Linear:
+    def summed_cells(self, channel: base.Channel, *, exact_prefixes: bool = False) -> base.Linear:
         """Return the estimator that sums the counts of the cells that support an item."""
         ones = np.ones(self.domain_size)
-        return Linear(
+        return base.Linear(
             gather=channel.incidence.adjoint,
             scatter=channel.incidence.forward,
             base=self.q * ones,
@@ -111,7 +103,7 @@ class SupportCounting(CheckedArguments, Mechanism):
             exact_prefixes=exact_prefixes,
         )
 
-    def interval_table(self, mixture: Mixture) -> IntervalTable:
+    def interval_table(self, mixture: base.Mixture) -> IntervalTable:
         """
         Return intervals by the exact distribution of a count of users' and dummies' reports.
 
@@ -130,7 +122,7 @@ class IndependentSupport(SupportCounting):
     def linear(self, real_share: float) -> None:
         """Return None: covariances need no cells."""
 
-    def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector:
+    def variances_of_prefixes(self, shares: Vector, mixture: base.Mixture, groups: int) -> Vector:
         return np.cumsum(self.variance(shares, mixture).reshape(groups, -1), axis=1).ravel()
 
 
@@ -179,7 +171,7 @@ class PlaceReports(CheckedArguments):
 
     def tally(self, reports: Reports) -> Counts:
         """Count reports by number, shape (places,). Run by the analyzer."""
-        check_valid(self.valid(reports), f"{self.PLACE} is not below {self.places}")
+        base.check_valid(self.valid(reports), f"{self.PLACE} is not below {self.places}")
         return np.bincount(reports["item"].astype(np.int64), minlength=self.places)
 
 

@@ -15,21 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.common.errors import TaskError
-from shuffledp.common.mechanisms.base import (
-    Counts,
-    MechanismRequest,
-    Reports,
-    check_answers,
-    check_valid,
-    check_values,
-)
-from shuffledp.common.mechanisms.bits import (
-    bit_field,
-    chunks,
-    count_set_bits,
-    pack,
-    spare_bits_clear,
-)
+from shuffledp.common.mechanisms import base, bits
+from shuffledp.common.mechanisms.base import Counts, Reports
 from shuffledp.common.mechanisms.reduction import MatchCountReduction
 from shuffledp.common.mechanisms.sampling import exact_coins
 from shuffledp.common.mechanisms.support import IndependentSupport
@@ -61,14 +48,14 @@ class UnaryEncoding(OddsOfWeights, IndependentSupport):
         return ResponseWeights.for_epsilon(check_local_epsilon(local_epsilon) / cls.FACTORS)
 
     @classmethod
-    def specify(cls, request: MechanismRequest) -> MechanismSpec:
+    def specify(cls, request: base.MechanismRequest) -> MechanismSpec:
         """Compute the weights; buckets is 2, since each bit has two answers."""
         mechanism = cls(request.domain_size, cls.weights_for(request.local_epsilon))
         return request.spec(mechanism.weights, buckets=2, dtype=mechanism.report_dtype)
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        check_answers(task.item_mechanism, 2)
+        base.check_answers(task.item_mechanism, 2)
         return cls(task.domain_size, ResponseWeights.of(task.item_mechanism))
 
     @property
@@ -111,23 +98,23 @@ class UnaryEncoding(OddsOfWeights, IndependentSupport):
     @property
     def report_dtype(self) -> np.dtype[Any]:
         """One bit for each item, and at least one spare bit, in whole bytes."""
-        return np.dtype([bit_field(self.domain_size)])
+        return np.dtype([bits.bit_field(self.domain_size)])
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """Toss a coin for each bit. Run by the user agent. Cost: memory for 4 million bits."""
-        values = check_values(values, self.domain_size)
+        values = base.check_values(values, self.domain_size)
         reports = np.empty(len(values), dtype=self.report_dtype)
-        for part in chunks(len(values), self.domain_size):
+        for part in bits.chunks(len(values), self.domain_size):
             own = values[part]
-            bits = self._noise(len(own), rng)
-            bits[np.arange(len(own)), own] = exact_coins(*self._own_odds, own.shape, rng)
-            reports["bits"][part] = pack(bits)
+            drawn = self._noise(len(own), rng)
+            drawn[np.arange(len(own)), own] = exact_coins(*self._own_odds, own.shape, rng)
+            reports["bits"][part] = bits.pack(drawn)
         return reports
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
         reports = np.empty(count, dtype=self.report_dtype)
-        for part in chunks(count, self.domain_size):
-            reports["bits"][part] = pack(self._noise(len(reports[part]), rng))
+        for part in bits.chunks(count, self.domain_size):
+            reports["bits"][part] = bits.pack(self._noise(len(reports[part]), rng))
         return reports
 
     def _noise(self, count: int, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -136,15 +123,15 @@ class UnaryEncoding(OddsOfWeights, IndependentSupport):
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports have no bit set beyond the last item. Run by the analyzer."""
-        return spare_bits_clear(reports["bits"], self.domain_size)
+        return bits.spare_bits_clear(reports["bits"], self.domain_size)
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
         octet, bit = divmod(item, 8)
         return (reports["bits"][:, octet] >> bit & 1).astype(np.bool_)
 
     def tally(self, reports: Reports) -> Counts:
-        check_valid(self.valid(reports), f"a bit is set beyond the first {self.domain_size}")
-        return count_set_bits(reports["bits"], self.domain_size)
+        base.check_valid(self.valid(reports), f"a bit is set beyond the first {self.domain_size}")
+        return bits.count_set_bits(reports["bits"], self.domain_size)
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """Draw two binomial counts for each item, since all bits are independent."""

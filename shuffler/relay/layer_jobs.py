@@ -13,12 +13,8 @@ import numpy as np
 
 from shuffledp.common.crypto.hpke import HpkePrivateKey, layer_context
 from shuffledp.common.crypto.hpke_pool import open_each
-from shuffledp.common.messages.inclusion_proof import (
-    HASH_BYTES,
-    distinct_rows,
-    leaves_of,
-    salted_leaves,
-)
+from shuffledp.common.messages import inclusion_proof
+from shuffledp.common.messages.inclusion_proof import HASH_BYTES
 from shuffledp.common.receiving.received_job import ReceivedJob, rows_from
 from shuffledp.common.task.task import cached_task
 from shuffledp.shuffler.permutation import SealedReports
@@ -63,8 +59,8 @@ class LayerJob(ReceivedJob):
             opened = open_each(key, layers.tobytes(), self.report_bytes, context)
             readable = np.frombuffer(opened.readable, dtype=np.bool_)
             reports = rows_from([opened.plaintexts], size)[readable]
-            leaves = salted_leaves(leaves_of(reports.tobytes(), size), self.salt)
-            rows.append(np.hstack([leaves, reports]))
+            leaves = inclusion_proof.leaves_of(reports.tobytes(), size)
+            rows.append(np.hstack([inclusion_proof.salted_leaves(leaves, self.salt), reports]))
             n_layers += len(layers)
         together = np.vstack(rows)
         splitting = replace(self, n_ranges=self.n_opened_parts)
@@ -82,5 +78,5 @@ class RelayJob(PermutingJob):
         blocks, row_bytes = self.sealed_blocks(), HASH_BYTES + self.task.report_bytes_at(HOP + 1)
         names = [f"{OPENED}/{opening}.{part}" for opening in range(self.n_openings)]
         rows = rows_from(list(map(blocks.get, names)), row_bytes)
-        distinct = distinct_rows(rows)
+        distinct = inclusion_proof.distinct_rows(rows)
         return Counter({0: len(rows) - len(distinct)}), distinct[:, HASH_BYTES:]

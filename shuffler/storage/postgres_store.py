@@ -29,14 +29,9 @@ from shuffledp.common.messages.submission import Outcome
 from shuffledp.common.runtime.clock import Clock
 from shuffledp.shuffler.batch_states import UNPERMUTED_STATES
 from shuffledp.shuffler.metrics import StoreMetrics
+from shuffledp.shuffler.storage import postgres_connection
 from shuffledp.shuffler.storage.group import TAGS, Arrival, Group, judge_group, merge_small
-from shuffledp.shuffler.storage.postgres_connection import (
-    SCHEMA,
-    PostgresConnection,
-    Uuids,
-    connect,
-    postgres_failures,
-)
+from shuffledp.shuffler.storage.postgres_connection import SCHEMA, PostgresConnection, Uuids
 from shuffledp.shuffler.storage.submission_store import GroupSource, StoredBatch, SubmissionStore
 
 _ROWS_AT_ONCE: Final = 16
@@ -70,8 +65,8 @@ class PostgresGroups(GroupSource):
     def read(self, batch_id: BatchId, first: int, last: int) -> Iterator[tuple[int, bytes]]:
         query = "SELECT number, sealed FROM {groups} WHERE number BETWEEN %s AND %s ORDER BY number"
         with (
-            postgres_failures(),
-            connect(self.uri) as connection,
+            postgres_connection.postgres_failures(),
+            postgres_connection.connect(self.uri) as connection,
             connection.transaction(),
             connection.cursor("groups", binary=True) as cursor,
         ):

@@ -22,14 +22,10 @@ from shuffledp.common.messages.batch import BatchId, BatchState
 from shuffledp.common.messages.submission import Outcome
 from shuffledp.common.runtime.clock import Clock
 from shuffledp.common.runtime.database import Database, Schema, numbers_to_text, storage_failures
+from shuffledp.shuffler.storage import submission_store
 from shuffledp.shuffler.storage import submissions as submission_table
 from shuffledp.shuffler.storage.group import Arrival, Group
-from shuffledp.shuffler.storage.submission_store import (
-    MAY_BE_SENT,
-    GroupSource,
-    StoredBatch,
-    SubmissionStore,
-)
+from shuffledp.shuffler.storage.submission_store import GroupSource, StoredBatch, SubmissionStore
 from shuffledp.shuffler.storage.submissions import Deduplication
 
 _STEPS: Final = (
@@ -47,7 +43,7 @@ CREATE TABLE IF NOT EXISTS batches (
 """
     + submission_table.SCHEMA,
     "ALTER TABLE batches ADD COLUMN by_length TEXT NOT NULL DEFAULT '';",
-    MAY_BE_SENT,
+    submission_store.MAY_BE_SENT,
     "ALTER TABLE batches ADD COLUMN part_hashes BLOB NOT NULL DEFAULT x'';",
 )
 

@@ -21,13 +21,8 @@ from typing import Any, ClassVar, Final, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.common.mechanisms.base import (
-    Randomizer,
-    Reports,
-    check_report_bytes,
-    check_valid,
-    check_values,
-)
+from shuffledp.common.mechanisms import base
+from shuffledp.common.mechanisms.base import Reports
 from shuffledp.common.mechanisms.hashing.finite_field import check_prime, is_prime
 from shuffledp.common.mechanisms.reduction import MatchCountReduction
 from shuffledp.common.mechanisms.weights import OddsOfWeights, ResponseWeights
@@ -41,7 +36,7 @@ FIRST_BYTES: Final = 2
 
 
 @dataclass(frozen=True)
-class PrefixHashing(OddsOfWeights, Randomizer):
+class PrefixHashing(OddsOfWeights, base.Randomizer):
     """
     Hash a random part of the value with a fresh uniform seed; randomized response over buckets.
 
@@ -92,7 +87,7 @@ class PrefixHashing(OddsOfWeights, Randomizer):
             ends = range(first, size + 1)
             columns = tuple((*range(end), *[-1] * (size - end)) for end in ends)
         mechanism = cls(spec.buckets, columns, ResponseWeights.of(spec))
-        check_report_bytes(spec, mechanism.report_dtype)
+        base.check_report_bytes(spec, mechanism.report_dtype)
         return mechanism
 
     @property
@@ -135,7 +130,7 @@ class PrefixHashing(OddsOfWeights, Randomizer):
 
         Raises ValueRangeError if an element is not below g.
         """
-        values = check_values(values, self.buckets)
+        values = base.check_values(values, self.buckets)
         reports = np.empty(len(values), dtype=self.report_dtype)
         reports["level"] = rng.integers(0, self.levels, size=len(values), dtype=np.int64)
         reports["seed"] = rng.integers(0, self.buckets, size=reports["seed"].shape, dtype=np.int64)
@@ -150,7 +145,7 @@ class PrefixHashing(OddsOfWeights, Randomizer):
 
     def tally(self, reports: Reports) -> Reports:
         """Return the reports, which `find_codes` and `spell` need; raise ReportError for others."""
-        check_valid(
+        base.check_valid(
             self.valid(reports), f"a level is not below {self.levels}, or a number {self.buckets}"
         )
         return reports

@@ -11,23 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.common.errors import ReportError, TaskError
-from shuffledp.common.mechanisms.base import (
-    Channel,
-    Counts,
-    Incidence,
-    Linear,
-    MechanismRequest,
-    Reports,
-    Vector,
-    check_values,
-    reports_of,
-)
-from shuffledp.common.mechanisms.hashing.finite_field import (
-    MAX_SEEDS,
-    MIN_DIGITS,
-    HashFamily,
-    check_prime,
-)
+from shuffledp.common.mechanisms import base
+from shuffledp.common.mechanisms.base import Counts, Reports, Vector
+from shuffledp.common.mechanisms.hashing import finite_field
+from shuffledp.common.mechanisms.hashing.finite_field import HashFamily
 from shuffledp.common.mechanisms.reduction import MatchCountReduction
 from shuffledp.common.mechanisms.support import AnswerCounting
 from shuffledp.common.mechanisms.weights import ResponseWeights
@@ -100,8 +87,8 @@ def family_for(domain_size: int, buckets: int) -> HashFamily:
             f"buckets is {buckets} and domain_size is {domain_size}: "
             "hashing needs fewer buckets than items"
         )
-    check_prime(buckets)
-    digits = MIN_DIGITS
+    finite_field.check_prime(buckets)
+    digits = finite_field.MIN_DIGITS
     while (
         buckets**digits < domain_size
         or sum(buckets**digit for digit in range(digits)) < MIN_CANONICAL_SEEDS
@@ -132,13 +119,13 @@ def most_seeds(groups: int) -> int:
 
     Two transforms for each group take some 70 s for 2^28 seeds in all, as measured for 2^21.
     """
-    return min(MAX_SEEDS, 2**28 // groups)
+    return min(finite_field.MAX_SEEDS, 2**28 // groups)
 
 
 @lru_cache(maxsize=16)
-def fields(domain_size: int, most_seeds: int = MAX_SEEDS) -> Vector:
+def fields(domain_size: int, most_seeds: int = finite_field.MAX_SEEDS) -> Vector:
     """Return the primes whose hash families for the domain have at most `most_seeds` seeds."""
-    limit = min(domain_size, math.isqrt(MAX_SEEDS) + 1)
+    limit = min(domain_size, math.isqrt(finite_field.MAX_SEEDS) + 1)
     found = [float(g) for g in range(2, limit) if 0 < seeds_of(domain_size, g) <= most_seeds]
     return np.array(found, dtype=np.float64)
 
@@ -187,13 +174,13 @@ class HashedResponse(AnswerCounting):
         user's messages and make the published theorem false.
         """
         buckets = rng.integers(0, self.answers, size=count, dtype=np.int64)
-        return reports_of(REPORT_DTYPE, seed=self._seeds(count, rng), bucket=buckets)
+        return base.reports_of(REPORT_DTYPE, seed=self._seeds(count, rng), bucket=buckets)
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
-        values = check_values(values, self.domain_size)
+        values = base.check_values(values, self.domain_size)
         seeds = self._seeds(len(values), rng)
         buckets = self.weights.respond(self._hash(seeds, values), self.answers, rng)
-        return reports_of(REPORT_DTYPE, seed=seeds, bucket=buckets)
+        return base.reports_of(REPORT_DTYPE, seed=seeds, bucket=buckets)
 
     def hashed(self, reports: Reports, item: int) -> NDArray[np.int64]:
         """Hash an item with each report's seed: buckets below g, shape (n,). Run by auditors."""
@@ -215,7 +202,7 @@ class LocalHashing(HashedResponse):
     """The task's nonce, which keys the public placement of items in the field."""
 
     @classmethod
-    def specify(cls, request: MechanismRequest) -> MechanismSpec:
+    def specify(cls, request: base.MechanismRequest) -> MechanismSpec:
         """Choose the integer weights, and the fewest digits for these buckets."""
         weights = ResponseWeights.for_epsilon(request.local_epsilon)
         family = family_for(request.domain_size, request.buckets)
@@ -324,15 +311,15 @@ class LocalHashing(HashedResponse):
         sizes = np.rint(self._forward(np.ones(self.domain_size))).astype(np.int64)
         return int(sizes[sizes > 0].min()), int(sizes[sizes < self.domain_size].max())
 
-    def channel(self, real_share: float) -> Channel:
+    def channel(self, real_share: float) -> base.Channel:
         other = self.weights.other / self._total
-        return Channel(
-            incidence=Incidence(self._forward, self._adjoint),
+        return base.Channel(
+            incidence=base.Incidence(self._forward, self._adjoint),
             scale=self._uniform_cells * self.family.q,
             signal=real_share * self.reduction.signal,
             floor=real_share * other + (1 - real_share) / self.family.q,
         )
 
-    def linear(self, real_share: float) -> Linear:
+    def linear(self, real_share: float) -> base.Linear:
         """Return the sum of the counts of the cells that support an item."""
         return self.summed_cells(self.channel(real_share))

@@ -17,13 +17,8 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.common.mechanisms.base import (
-    Counts,
-    MechanismRequest,
-    Reports,
-    check_answers,
-    check_valid,
-)
+from shuffledp.common.mechanisms import base
+from shuffledp.common.mechanisms.base import Counts, Reports
 from shuffledp.common.mechanisms.bits import chunks
 from shuffledp.common.mechanisms.hashing.local_hashing import REPORT_DTYPE, HashedResponse, mix
 from shuffledp.common.mechanisms.reduction import MatchCountReduction
@@ -65,14 +60,14 @@ class StringHashing(IndependentSupport, HashedResponse):
     """The task's nonce, which keys the digests."""
 
     @classmethod
-    def specify(cls, request: MechanismRequest) -> MechanismSpec:
+    def specify(cls, request: base.MechanismRequest) -> MechanismSpec:
         weights = ResponseWeights.for_epsilon(request.local_epsilon)
         return request.spec(weights, buckets=request.buckets, dtype=REPORT_DTYPE)
 
     @classmethod
     def of(cls, task: Task) -> Self:
         spec = task.item_mechanism
-        check_answers(spec, spec.buckets)
+        base.check_answers(spec, spec.buckets)
         return cls(task.labels, spec.buckets, ResponseWeights.of(spec), task.nonce)
 
     @property
@@ -126,7 +121,7 @@ class StringHashing(IndependentSupport, HashedResponse):
 
         Cost: a hash for each pair of report and candidate, about 10 ns; memory for 32,768 pairs.
         """
-        check_valid(self.valid(reports), f"a bucket is not below {self.buckets}")
+        base.check_valid(self.valid(reports), f"a bucket is not below {self.buckets}")
         counts = np.zeros(self.domain_size, dtype=np.int64)
         for part in chunks(len(reports), 1, _CHUNK):
             seeds = reports["seed"][part].astype(np.uint64)

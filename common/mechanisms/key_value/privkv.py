@@ -20,14 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.common.errors import TaskError
-from shuffledp.common.mechanisms.base import (
-    Counts,
-    Randomizer,
-    Reports,
-    check_report_bytes,
-    check_valid,
-    reports_of,
-)
+from shuffledp.common.mechanisms import base
+from shuffledp.common.mechanisms.base import Counts, Reports
 from shuffledp.common.mechanisms.key_value.estimator import ABSENT, MINUS, PLUS, PairEstimator
 from shuffledp.common.mechanisms.key_value.pairs import Owned, Pairs
 from shuffledp.common.mechanisms.numeric.number import to_grid
@@ -44,7 +38,7 @@ _REPORT: Final = np.dtype([("key", "<u2"), ("answer", "u1")])
 
 
 @dataclass(frozen=True)
-class PrivKv(PairEstimator, Randomizer):
+class PrivKv(PairEstimator, base.Randomizer):
     """Randomize one key of each user; estimate shares and means of all keys."""
 
     @classmethod
@@ -82,7 +76,7 @@ class PrivKv(PairEstimator, Randomizer):
     @classmethod
     def of_spec(cls, spec: KeyValueSpec, keys: int) -> Self:
         """Build the mechanism from a task's description, or raise TaskError."""
-        check_report_bytes(spec, _REPORT)
+        base.check_report_bytes(spec, _REPORT)
         width = spec.high - spec.low
         return cls(
             keys=keys,
@@ -139,14 +133,14 @@ class PrivKv(PairEstimator, Randomizer):
         total = self.key_true + self.key_other
         truthful = rng.integers(0, total, size=size, dtype=np.int64) < self.key_true
         answers = np.where(owned == truthful, MINUS + sign, ABSENT)
-        return reports_of(_REPORT, key=keys, answer=answers)
+        return base.reports_of(_REPORT, key=keys, answer=answers)
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         return (reports["key"] < self.keys) & (reports["answer"] <= PLUS)
 
     def tally(self, reports: Reports) -> Counts:
         """Count reports by key and answer: absent, -, +; shape (keys, 3). Run by the analyzer."""
-        check_valid(
+        base.check_valid(
             self.valid(reports), f"a key is not below {self.keys}, or an answer is above {PLUS}"
         )
         cells = reports["key"].astype(np.int64) * 3 + reports["answer"]

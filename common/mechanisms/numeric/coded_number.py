@@ -14,14 +14,8 @@ from numpy.typing import NDArray
 
 from shuffledp.common.mechanisms.base import Counts, Reports, Vector, check_valid, reports_of
 from shuffledp.common.mechanisms.bits import chunks
-from shuffledp.common.mechanisms.numeric.number import (
-    Moments,
-    NumberMechanism,
-    Numbers,
-    check_numbers,
-    rounding_variance,
-    to_grid,
-)
+from shuffledp.common.mechanisms.numeric import number
+from shuffledp.common.mechanisms.numeric.number import Moments, Numbers
 from shuffledp.common.mechanisms.reduction import MatchCountReduction
 from shuffledp.common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from shuffledp.common.messages.result import Interval, interval_half_width
@@ -46,7 +40,7 @@ class Spread:
         """Return the exact expected square for each number, including rounding; same shape."""
         if self.slope == 0:
             return np.full(numbers.shape, self.level)
-        squares = numbers**2 + rounding_variance(numbers, self.steps)
+        squares = numbers**2 + number.rounding_variance(numbers, self.steps)
         return self.level + self.slope * squares
 
     def moments(self, totals: Totals, sampling: float = 1.0) -> Moments:
@@ -121,7 +115,7 @@ CODES_AT_ONCE: Final = 1 << 18
 """Codes summed at a time, to bound memory."""
 
 
-class SpreadNumber(OddsOfWeights, NumberMechanism):
+class SpreadNumber(OddsOfWeights, number.NumberMechanism):
     """Base class of mechanisms whose reports represent numbers of a known spread."""
 
     @property
@@ -176,7 +170,7 @@ class CodedNumber(SpreadNumber):
         return np.dtype([("code", self.code_dtype)])
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
-        values = check_numbers(values, 1)
+        values = number.check_numbers(values, 1)
         return reports_of(self.report_dtype, code=self.encode(values[:, 0], rng))
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
@@ -236,7 +230,7 @@ class Duchi(CodedNumber):
         return MatchCountReduction.for_weights(answers=2, weights=self.weights, hashed=False)
 
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
-        return self.weights.respond(to_grid(numbers, 1, rng), 2, rng)
+        return self.weights.respond(number.to_grid(numbers, 1, rng), 2, rng)
 
     def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.stack([codes == 0, codes == 1]).astype(np.int64)

@@ -29,14 +29,9 @@ from shuffledp.common.errors import TaskError
 from shuffledp.common.mechanisms.arguments import CheckedArguments
 from shuffledp.common.mechanisms.base import Counts, Reports, Vector, check_valid, reports_of
 from shuffledp.common.mechanisms.bits import chunks
+from shuffledp.common.mechanisms.numeric import number
 from shuffledp.common.mechanisms.numeric.coded_number import CODES_AT_ONCE, CodedNumber, Duchi
-from shuffledp.common.mechanisms.numeric.number import (
-    Moments,
-    NumberMechanism,
-    Numbers,
-    check_numbers,
-    number_weights,
-)
+from shuffledp.common.mechanisms.numeric.number import Moments, Numbers
 from shuffledp.common.mechanisms.numeric.piecewise import Hybrid
 from shuffledp.common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
 from shuffledp.common.mechanisms.weights import ResponseWeights
@@ -118,7 +113,7 @@ class SampledCoordinates(CheckedArguments, Generic[Answer]):
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
         """Report k coordinates and their codes for each user. Run by the user agent."""
-        values = check_numbers(values, self.coordinates)
+        values = number.check_numbers(values, self.coordinates)
         coordinates = self._subsets(len(values), rng)
         chosen = np.take_along_axis(values, coordinates, axis=1)
         codes = self.answer.encode(chosen.ravel(), rng).reshape(chosen.shape)
@@ -183,7 +178,7 @@ class SampledCoordinates(CheckedArguments, Generic[Answer]):
 
 
 @dataclass(frozen=True)
-class Harmony(SampledCoordinates[Duchi], NumberMechanism):
+class Harmony(SampledCoordinates[Duchi], number.NumberMechanism):
     """Report one coordinate and its bit, which represents ±d·C [NXY+16]."""
 
     NAME: ClassVar[NumberMechanismName] = "harmony"
@@ -194,7 +189,7 @@ class Harmony(SampledCoordinates[Duchi], NumberMechanism):
 
     @classmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
-        return cls(dimensions, 1, Duchi(number_weights(spec)))
+        return cls(dimensions, 1, Duchi(number.number_weights(spec)))
 
 
 EPSILON_EACH: Final = 2.5
@@ -207,7 +202,7 @@ def paper_sample(dimensions: int, local_epsilon: float) -> int:
 
 
 @dataclass(frozen=True)
-class MultiHm(SampledCoordinates[Hybrid], NumberMechanism):
+class MultiHm(SampledCoordinates[Hybrid], number.NumberMechanism):
     """Report k coordinates, each randomized by the hybrid at ε/k [WXY+19]."""
 
     NAME: ClassVar[NumberMechanismName] = "multi-hm"
@@ -305,7 +300,7 @@ class MultiRphm(MultiHm):
         return np.clip(values @ self.matrix, -1.0, 1.0)
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
-        values = check_numbers(values, self.dimensions)
+        values = number.check_numbers(values, self.dimensions)
         return super().randomize(self.project(values), rng)
 
     def estimate(self, cells: Counts) -> Moments:

@@ -18,14 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.common.mechanisms.base import Counts, Mixture, Vector, check_report_bytes
-from shuffledp.common.mechanisms.numeric.number import (
-    MeanMechanism,
-    Moments,
-    Numbers,
-    check_numbers,
-    rounding_variance,
-    to_grid,
-)
+from shuffledp.common.mechanisms.numeric import number
+from shuffledp.common.mechanisms.numeric.number import Moments, Numbers
 from shuffledp.common.mechanisms.views import View, ViewMechanism
 from shuffledp.common.messages.submission import PLAIN_REPORT
 from shuffledp.common.task.draft import NumberDraft
@@ -35,7 +29,7 @@ from shuffledp.common.task.view_specs import DigitSpec
 
 
 @dataclass(frozen=True)
-class Digits(ViewMechanism, MeanMechanism):
+class Digits(ViewMechanism, number.MeanMechanism):
     """True digits of a random rounding of each number."""
 
     dimensions: int
@@ -81,7 +75,7 @@ class Digits(ViewMechanism, MeanMechanism):
         return np.asarray(self._places * (2 / self.steps))
 
     def encode(self, values: Numbers, rng: np.random.Generator) -> NDArray[np.int64]:
-        points = to_grid(check_numbers(values, self.dimensions), self.steps, rng)
+        points = number.to_grid(number.check_numbers(values, self.dimensions), self.steps, rng)
         digits = points[:, :, np.newaxis] // self._places % self._radices
         return digits.reshape(len(points), len(self.views))
 
@@ -122,7 +116,7 @@ class Digits(ViewMechanism, MeanMechanism):
         return float(((self._radices - 1) * self.place_values).max()) / 2
 
     def variance(self, values: Numbers) -> Vector:
-        rounding = rounding_variance(values, self.steps).sum(axis=0) / len(values) ** 2
+        rounding = number.rounding_variance(values, self.steps).sum(axis=0) / len(values) ** 2
         return np.asarray(self.noise_variance(len(values)) + rounding)
 
     def _of_numbers(self, of_views: list[float], weights: Vector) -> Vector:

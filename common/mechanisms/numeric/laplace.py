@@ -17,15 +17,8 @@ from numpy.typing import NDArray
 from shuffledp.common.errors import TaskError
 from shuffledp.common.limits import MAX_USERS
 from shuffledp.common.mechanisms.base import Counts, Reports, Vector, check_valid, reports_of
-from shuffledp.common.mechanisms.numeric.number import (
-    STEPS,
-    Moments,
-    NumberMechanism,
-    Numbers,
-    check_numbers,
-    rounding_variance,
-    to_grid,
-)
+from shuffledp.common.mechanisms.numeric import number
+from shuffledp.common.mechanisms.numeric.number import Moments, Numbers
 from shuffledp.common.mechanisms.reduction import PureReduction
 from shuffledp.common.mechanisms.sampling import discrete_laplace
 from shuffledp.common.protocols import NumberMechanismName
@@ -39,7 +32,7 @@ e^-64 < 2e-28, so estimates do not change."""
 
 
 @dataclass(frozen=True)
-class Laplace(NumberMechanism):
+class Laplace(number.NumberMechanism):
     """Report place i + noise + FAR·scale, clipped, for a number at grid point i."""
 
     NAME: ClassVar[NumberMechanismName] = "laplace"
@@ -64,7 +57,9 @@ class Laplace(NumberMechanism):
     @classmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
         """Choose the least scale with steps / scale ≤ local_epsilon."""
-        return cls(STEPS, math.ceil(STEPS / Fraction(check_local_epsilon(local_epsilon))))
+        return cls(
+            number.STEPS, math.ceil(number.STEPS / Fraction(check_local_epsilon(local_epsilon)))
+        )
 
     dimensions = 1
     """One number per user."""
@@ -93,8 +88,8 @@ class Laplace(NumberMechanism):
     """One unsigned 64-bit place, far below the null report's 2^64 - 1."""
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
-        values = check_numbers(values, 1)
-        noisy = to_grid(values[:, 0], self.steps, rng)
+        values = number.check_numbers(values, 1)
+        noisy = number.to_grid(values[:, 0], self.steps, rng)
         noisy += discrete_laplace(self.scale, len(noisy), rng)
         places = np.clip(noisy + FAR * self.scale, 0, self.places - 1)
         return reports_of(self.report_dtype, place=places)
@@ -125,7 +120,7 @@ class Laplace(NumberMechanism):
         )
 
     def variance(self, values: Numbers) -> Vector:
-        own = self._noise_variance + rounding_variance(values, self.steps)
+        own = self._noise_variance + number.rounding_variance(values, self.steps)
         exact: Vector = own.sum(axis=0) / len(values) ** 2
         return exact
 

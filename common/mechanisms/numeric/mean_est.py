@@ -18,14 +18,8 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.common.mechanisms import bits
 from shuffledp.common.mechanisms.base import Counts, Reports, check_valid
-from shuffledp.common.mechanisms.bits import (
-    bit_field,
-    chunks,
-    count_set_bits,
-    pack,
-    spare_bits_clear,
-)
 from shuffledp.common.mechanisms.numeric.coded_number import Spread, SpreadNumber
 from shuffledp.common.mechanisms.numeric.number import Moments, Numbers, check_numbers, to_grid
 from shuffledp.common.mechanisms.reduction import MatchCountReduction
@@ -86,7 +80,7 @@ class MeanEst(SpreadNumber):
     @property
     def report_dtype(self) -> np.dtype[Any]:
         """One bit for each coordinate and at least one spare bit, in whole bytes."""
-        return np.dtype([bit_field(self.dimensions)])
+        return np.dtype([bits.bit_field(self.dimensions)])
 
     @property
     def reduction(self) -> MatchCountReduction:
@@ -115,8 +109,8 @@ class MeanEst(SpreadNumber):
         """
         values = check_numbers(values, self.dimensions)
         reports = np.empty(len(values), dtype=self.report_dtype)
-        for part in chunks(len(values), self.dimensions, _CHUNK):
-            own = pack(to_grid(values[part], 1, rng))
+        for part in bits.chunks(len(values), self.dimensions, _CHUNK):
+            own = bits.pack(to_grid(values[part], 1, rng))
             corners = np.empty_like(own)
             pending = np.arange(len(own))
             while len(pending):
@@ -131,7 +125,7 @@ class MeanEst(SpreadNumber):
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """Return a drawn corner for each user's corner, and the indices of ties to redraw."""
         true, other = self.weights.true, self.weights.other
-        used = pack(np.ones((1, self.dimensions), dtype=np.uint8))
+        used = bits.pack(np.ones((1, self.dimensions), dtype=np.uint8))
         corner = rng.integers(0, 256, size=own.shape, dtype=np.uint8) & used
         apart = np.bitwise_count(corner ^ own).sum(axis=1, dtype=np.int64)
         near = 2 * apart < self.dimensions
@@ -142,12 +136,12 @@ class MeanEst(SpreadNumber):
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports have no bit set beyond the last coordinate. Run by the analyzer."""
-        return spare_bits_clear(reports["bits"], self.dimensions)
+        return bits.spare_bits_clear(reports["bits"], self.dimensions)
 
     def tally(self, reports: Reports) -> Counts:
         """Count reports, then set bits by coordinate; (1 + dimensions,). Run by the analyzer."""
         check_valid(self.valid(reports), f"a bit is set beyond the first {self.dimensions}")
-        set_bits = count_set_bits(reports["bits"], self.dimensions)
+        set_bits = bits.count_set_bits(reports["bits"], self.dimensions)
         return np.concatenate([np.array([len(reports)], dtype=np.int64), set_bits])
 
     def estimate(self, cells: Counts) -> Moments:

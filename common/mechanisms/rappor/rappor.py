@@ -27,14 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.common.errors import TaskError, ValueRangeError
+from shuffledp.common.mechanisms import base
 from shuffledp.common.mechanisms.arguments import CheckedArguments
-from shuffledp.common.mechanisms.base import (
-    Counts,
-    Randomizer,
-    Reports,
-    check_report_bytes,
-    check_valid,
-)
+from shuffledp.common.mechanisms.base import Counts, Reports
 from shuffledp.common.mechanisms.bits import bit_field, chunks, pack, spare_bits_clear
 from shuffledp.common.mechanisms.rappor import bloom
 from shuffledp.common.mechanisms.rappor import permanent_response as permanent
@@ -67,7 +62,7 @@ def rounded_weights(f: Probability, p: Probability, q: Probability) -> tuple[int
 
 
 @dataclass(frozen=True)
-class Rappor(CheckedArguments, Randomizer):
+class Rappor(CheckedArguments, base.Randomizer):
     """RAPPOR with integer weights. Pure; vectorized over users."""
 
     spec: RapporSpec
@@ -75,7 +70,7 @@ class Rappor(CheckedArguments, Randomizer):
     """Labels of the bits with the encoding `labels`, else empty."""
 
     def __post_init__(self) -> None:
-        check_report_bytes(self.spec, self.report_dtype)
+        base.check_report_bytes(self.spec, self.report_dtype)
         if self.spec.encoding == "bloom":
             bloom.check_hashes(self.spec.bits, self.spec.hashes)
 
@@ -281,7 +276,7 @@ class Rappor(CheckedArguments, Randomizer):
         one pass over all bits; memory for 4 million of them.
         """
         spec = self.spec
-        check_valid(
+        base.check_valid(
             self.valid(reports),
             f"a cohort is not below {spec.cohorts}, or a bit is set beyond the first {spec.bits}",
         )
