@@ -143,7 +143,6 @@ class CoordinatorServicer(coordinator_pb2_grpc.ShufflerCoordinatorServicer):
     async def GetIdentity(
         self, _request: coordinator_pb2.GetIdentityRequest, _context: object
     ) -> coordinator_pb2.GetIdentityResponse:
-        """Return the identity that receipts are signed with."""
         return coordinator_pb2.GetIdentityResponse(signing_key=self.core.identity.private_bytes())
 
     async def GetBatch(

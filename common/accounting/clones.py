@@ -81,7 +81,6 @@ class CloneRelease(Release):
         self,
         epsilons: Sequence[float] = (),  # bins do not depend on them
     ) -> Callable[[float], float]:
-        """Return the bound on δ as a function of ε, on one layout of bins."""
         others = Binomial(self.anonymity_set.others, self.chance)
         bins = Bins.of(others, _N_BINS)
         masses, missed = bins.masses(others)

@@ -104,7 +104,6 @@ class ComposedRelease(Release):
         return min(1.0, delta * (1 + _DELTA_ERROR) + len(self.releases) * _TRANSFORM_ERROR)
 
     def epsilon(self, delta: float) -> float:
-        """Return an upper bound on ε at δ. Errors: see `composed_epsilon`."""
         return composed_epsilon(self.releases, delta)
 
 

@@ -77,7 +77,6 @@ class NegativeBinomial(CountDistribution):
         return scipy.stats.nbinom.pmf(outcome, self.r, self._success)
 
     def thinned(self, share: float) -> "NegativeBinomial":
-        """Return the distribution after each unit is kept with probability `share`; same r."""
         return NegativeBinomial(self.r, self.mean * share)
 
 
@@ -92,7 +91,6 @@ class Groups(CountDistribution):
         check_between("the group size", self.size, 1, MAX_COUNT)
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
-        """Return the other count's tails at ⌊outcome / size⌋."""
         return self.distribution.tails(np.floor(outcome / self.size))
 
     def probabilities(self, outcome: Vector) -> Vector:
@@ -122,12 +120,10 @@ class Conditioned(CountDistribution):
             raise AccountingError(f"missing is {self.missing}; it must be at least 0 and below 1")
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
-        """Return upper bounds on P(X ≤ outcome | event) and P(X > outcome | event), elementwise."""
         below, above = self.distribution.tails(outcome)
         return below / (1 - self.missing), above / (1 - self.missing)
 
     def probabilities(self, outcome: Vector) -> Vector:
-        """Return upper bounds on P(X = outcome | event), elementwise, for whole numbers."""
         bound: Vector = self.distribution.probabilities(outcome) / (1 - self.missing)
         return bound
 

@@ -73,11 +73,9 @@ class AmplifiedRelease(Release):
         return self.reduction.local_epsilon
 
     def _delta(self, epsilon: float) -> float:
-        """Return the bound by formula 1. Errors: see `delta_upper`."""
         return delta_upper(self.reduction, self.anonymity_set, epsilon)
 
     def epsilon(self, delta: float) -> float:
-        """Return an upper bound on ε at δ by formula 1. Errors: see `epsilon_upper`."""
         return epsilon_upper(self.reduction, self.anonymity_set, delta)
 
     def curve(self, epsilons: Sequence[float]) -> Callable[[float], float]:
@@ -96,7 +94,6 @@ class LocalRelease(Release):
         return rest / (1 + math.exp(-self.local_epsilon))
 
     def epsilon(self, delta: float) -> float:  # pure ε holds at every δ
-        """Return the local ε, which holds at every δ."""
         return self.local_epsilon
 
 

@@ -190,7 +190,6 @@ class Hierarchy(ViewMechanism, base.Mechanism):
         """Return None: levels are separate histograms."""
 
     def variances_of_prefixes(self, shares: Vector, mixture: base.Mixture, groups: int) -> Vector:
-        """Return `prefix_variances`, which do not depend on the shares."""
         return self.prefix_variances(mixture.n_real, self._adding(mixture))
 
     def prefix_variances(self, n_users: float, adding: float | None = None) -> Vector:

@@ -47,7 +47,6 @@ class Signed(Grr):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task, which must have clusters."""
         clusters = cast("ClusterDummies", task.dummies)
         return cls(task.domain_size, ResponseWeights.of(task.item_mechanism), clusters)
 
@@ -88,7 +87,6 @@ class Signed(Grr):
         return super().debias(own, replace(mixture, n_dummies=0.0))
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
-        """Return the exact variance of each share: that of GRR, and the same noise for all."""
         return super().variance(shares, self.mixture_with_clusters(mixture))
 
     def mixture_with_clusters(self, mixture: Mixture) -> Mixture:

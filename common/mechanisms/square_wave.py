@@ -164,7 +164,6 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports, base.Mechanism):
 
     @classmethod
     def specify(cls, request: base.MechanismRequest) -> MechanismSpec:
-        """Choose the integer weights, and the reach of [LWLWLS20]."""
         weights = ResponseWeights.for_epsilon(request.local_epsilon)
         reach = best_reach(request.domain_size, request.local_epsilon)
         mechanism = cls(request.domain_size, reach, weights)

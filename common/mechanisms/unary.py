@@ -97,7 +97,6 @@ class UnaryEncoding(OddsOfWeights, IndependentSupport):
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
-        """One bit for each item, and at least one spare bit, in whole bytes."""
         return np.dtype([bits.bit_field(self.domain_size)])
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
@@ -122,7 +121,6 @@ class UnaryEncoding(OddsOfWeights, IndependentSupport):
         return exact_coins(self.weights.other, self._total, (count, self.domain_size), rng)
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return which reports have no bit set beyond the last item. Run by the analyzer."""
         return bits.spare_bits_clear(reports["bits"], self.domain_size)
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:

@@ -203,7 +203,6 @@ class LocalHashing(HashedResponse):
 
     @classmethod
     def specify(cls, request: base.MechanismRequest) -> MechanismSpec:
-        """Choose the integer weights, and the fewest digits for these buckets."""
         weights = ResponseWeights.for_epsilon(request.local_epsilon)
         family = family_for(request.domain_size, request.buckets)
         if family.seeds > most_seeds(request.groups):
@@ -221,7 +220,6 @@ class LocalHashing(HashedResponse):
 
     @property
     def answers(self) -> int:
-        """Number of buckets g, the prime of the field."""
         return self.family.q
 
     @property
@@ -321,5 +319,4 @@ class LocalHashing(HashedResponse):
         )
 
     def linear(self, real_share: float) -> base.Linear:
-        """Return the sum of the counts of the cells that support an item."""
         return self.summed_cells(self.channel(real_share))

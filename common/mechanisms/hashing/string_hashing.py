@@ -108,7 +108,6 @@ class StringHashing(IndependentSupport, HashedResponse):
         return rng.integers(0, 2**64 - 1, size=count, dtype=np.uint64, endpoint=True)
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return which reports have a bucket below g; every seed is valid. Run by the analyzer."""
         return reports["bucket"] < self.buckets
 
     @cached_property

@@ -98,7 +98,6 @@ class PrivKv(PairEstimator, base.Randomizer):
         return epsilon_of_odds(self.key_true * self.value.true, self.key_other * self.value.other)
 
     def keeps_promise(self, local_epsilon: float) -> bool:
-        """Check e^ε1 · e^ε2 ≤ e^local_epsilon exactly. Run by the user agent."""
         return odds_keep(
             self.key_true * self.value.true, self.key_other * self.value.other, local_epsilon
         )

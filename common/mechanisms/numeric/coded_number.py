@@ -127,7 +127,6 @@ class SpreadNumber(OddsOfWeights, number.NumberMechanism):
         return self.spread.variance(values, sampling=1.0)
 
     def interval(self, moments: Moments, confidence: float) -> Interval | None:
-        """Return the interval of `Spread.interval`. Run by the analyzer's operator."""
         return self.spread.interval(moments, confidence)
 
 
@@ -221,7 +220,6 @@ class Duchi(CodedNumber):
 
     @property
     def spread(self) -> Spread:
-        """The square of ±C is C² for every number."""
         return Spread(level=self.scale**2, slope=0.0, steps=0)
 
     @property
@@ -236,7 +234,6 @@ class Duchi(CodedNumber):
         return np.stack([codes == 0, codes == 1]).astype(np.int64)
 
     def totals(self, sums: Counts) -> Totals:
-        """Multiply the counts of the two ends by ∓C."""
         count = (sums[:, 0] + sums[:, 1]).astype(np.float64)
         first = (sums[:, 1] - sums[:, 0]).astype(np.float64) * self.scale
         return np.stack([count, first, count * self.scale**2])

@@ -283,7 +283,6 @@ class MultiRphm(MultiHm):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task, with the projection of its nonce."""
         return replace(super().of(task), nonce=task.nonce)
 
     @property

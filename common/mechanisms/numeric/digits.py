@@ -49,7 +49,6 @@ class Digits(ViewMechanism, number.MeanMechanism):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task; raise TaskError for reports of another length."""
         spec = spec_as(task.mechanism, DigitSpec)
         check_report_bytes(spec, cls.report_dtype)
         return cls(views=View.of_task(task), dimensions=spec.numbers)

@@ -71,13 +71,11 @@ class Laplace(number.NumberMechanism):
 
     @property
     def local_epsilon(self) -> float:
-        """The ratio steps / scale, rounded up."""
         exact = Fraction(self.steps, self.scale)
         nearest = float(exact)
         return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 
     def keeps_promise(self, local_epsilon: float) -> bool:
-        """Check steps / scale ≤ local_epsilon exactly. Run by the user agent."""
         return math.isinf(local_epsilon) or self.steps <= Fraction(local_epsilon) * self.scale
 
     @property

@@ -74,12 +74,10 @@ class MeanEst(SpreadNumber):
 
     @property
     def spread(self) -> Spread:
-        """The square of ±B is B² for every number."""
         return Spread(level=self.scale**2, slope=0.0, steps=0)
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
-        """One bit for each coordinate and at least one spare bit, in whole bytes."""
         return np.dtype([bits.bit_field(self.dimensions)])
 
     @property
@@ -135,7 +133,6 @@ class MeanEst(SpreadNumber):
         return corner ^ (used * turned[:, np.newaxis]), ties[~stay]
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return which reports have no bit set beyond the last coordinate. Run by the analyzer."""
         return bits.spare_bits_clear(reports["bits"], self.dimensions)
 
     def tally(self, reports: Reports) -> Counts:

@@ -79,7 +79,6 @@ class Piecewise(CodedNumber):
 
     @property
     def answers(self) -> int:
-        """Number of places: steps + 1 + 2·reach."""
         return self.steps + 1 + 2 * self.reach
 
     features = 3
@@ -120,7 +119,6 @@ class Piecewise(CodedNumber):
         return self.response.respond(to_grid(numbers, self.steps, rng), rng)
 
     def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return 1, the place, and its square."""
         return np.stack([np.ones_like(codes), codes, codes**2])
 
     def totals(self, sums: Counts) -> Totals:
@@ -176,7 +174,6 @@ class Hybrid(CodedNumber):
 
     @classmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
-        """Choose the weights, and the reach and the mixture of [WXY+19]."""
         weights = ResponseWeights.for_epsilon(local_epsilon)
         piecewise_weight = paper_weight(local_epsilon)
         if piecewise_weight == 0:
@@ -193,7 +190,6 @@ class Hybrid(CodedNumber):
 
     @property
     def answers(self) -> int:
-        """Number of codes: two bits and all places."""
         return sum(each.answers for each in self._both)
 
     @property

@@ -264,7 +264,6 @@ class Rappor(CheckedArguments, base.Randomizer):
         return reports
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return which reports have a known cohort and clear spare bits. Run by the analyzer."""
         clear = spare_bits_clear(reports["bits"], self.spec.bits)
         return clear & (reports["cohort"] < self.spec.cohorts)
 
