@@ -199,5 +199,4 @@ def smooth(shares: Vector) -> Vector:
     Reflecting the ends keeps the sum, and a uniform distribution stays uniform.
     """
     beyond = np.concatenate([shares[:1], shares, shares[-1:]])
-    smoothed: Vector = (beyond[:-2] + 2 * beyond[1:-1] + beyond[2:]) / 4
-    return smoothed
+    return np.asarray((beyond[:-2] + 2 * beyond[1:-1] + beyond[2:]) / 4)

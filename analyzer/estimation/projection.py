@@ -21,8 +21,7 @@ def norm_sub(shares: Vector) -> Vector:
     excess = np.cumsum(descending) - 1
     ranks = np.arange(1, len(shares) + 1)
     last = np.flatnonzero(descending * ranks > excess)[-1]
-    projected: Vector = np.maximum(below - excess[last] / ranks[last], 0)
-    return projected
+    return np.asarray(np.maximum(below - excess[last] / ranks[last], 0))
 
 
 def norm_mul(shares: Vector) -> Vector:

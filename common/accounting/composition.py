@@ -218,8 +218,7 @@ class _TotalLoss:
 
     @property
     def _losses(self) -> Vector:
-        losses: Vector = (self.first + np.arange(len(self.masses), dtype=np.float64)) * self.step
-        return losses
+        return (self.first + np.arange(len(self.masses), dtype=np.float64)) * self.step
 
     def delta(self, epsilon: float) -> float:
         """Return δ(ε) = E[(1 - e^(ε - loss))_+]."""

@@ -221,8 +221,7 @@ class ConditionalDelta:
     def _averaged(self, expected: Vector) -> Vector:
         """Average over the rows of each M, and scale by l·(p-q)/M."""
         rows = expected.reshape(self._row_weights.shape)
-        delta: Vector = self._scale * (self._row_weights * rows).sum(axis=1)
-        return delta
+        return np.asarray(self._scale * (self._row_weights * rows).sum(axis=1))
 
 
 def two_answers_delta(reduction: MatchCountReduction, sizes: Vector, epsilon: float) -> Vector:

@@ -124,8 +124,7 @@ class Conditioned(CountDistribution):
         return below / (1 - self.missing), above / (1 - self.missing)
 
     def probabilities(self, outcome: Vector) -> Vector:
-        bound: Vector = self.distribution.probabilities(outcome) / (1 - self.missing)
-        return bound
+        return self.distribution.probabilities(outcome) / (1 - self.missing)
 
     def thinned(self, share: float) -> None:
         """Return None, since the event may depend on which units are kept."""

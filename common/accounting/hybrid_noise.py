@@ -240,8 +240,7 @@ def _joint(coins: Vector, noise: Vector) -> Vector:
     windows = sliding_window_view(np.concatenate([padding, noise, padding]), len(coins))
     # windows[a, j] is g at a - (len - 1) + j, so j reversed gives g(a - h).
     with_z, with_other = windows[:, ::-1] * coins, windows
-    joint: Vector = with_z @ with_other.T
-    return joint
+    return np.asarray(with_z @ with_other.T)
 
 
 def _low_ratio(spec: GeometricNoise, items: int) -> tuple[float, float]:

@@ -120,8 +120,7 @@ class Channel:
     def adjoint(self, weights: Vector) -> Vector:
         """Apply the transpose of `forward`. (cells,) -> (domain_size,)."""
         scaled = self.scale * weights
-        items: Vector = self.signal * self.incidence.adjoint(scaled) + self.floor * scaled.sum()
-        return items
+        return np.asarray(self.signal * self.incidence.adjoint(scaled) + self.floor * scaled.sum())
 
 
 class Linear(NamedTuple):
@@ -332,8 +331,7 @@ def is_null(reports: Reports) -> NDArray[np.bool_]:
     """Return which reports are null reports, as a mask of shape (n,)."""
     raw = np.ascontiguousarray(reports).view(np.uint8)
     raw = raw.reshape(len(reports), reports.dtype.itemsize)
-    nulls: NDArray[np.bool_] = (raw == _NULL_BYTE).all(axis=1)
-    return nulls
+    return np.asarray((raw == _NULL_BYTE).all(axis=1))
 
 
 def check_report_bytes(spec: AnySpec, dtype: np.dtype[Any]) -> None:

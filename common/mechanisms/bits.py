@@ -38,8 +38,7 @@ def pack(bits: NDArray[Any]) -> NDArray[np.uint8]:
 def spare_bits_clear(fields: NDArray[np.uint8], size: int) -> NDArray[np.bool_]:
     """Return a mask, (n,), of the fields that set no bit beyond the first `size`."""
     spare = 0xFF << size % 8 & 0xFF
-    clear: NDArray[np.bool_] = (fields[:, -1] & spare) == 0
-    return clear
+    return np.asarray((fields[:, -1] & spare) == 0)
 
 
 def count_set_bits(fields: NDArray[np.uint8], size: int) -> Counts:

@@ -71,8 +71,7 @@ class ShareCovariance:
 
     def summing_to_one(self, debiased: Vector) -> Vector:
         """Return the linear estimate of least variance that sums to 1, from debiased shares."""
-        shares: Vector = debiased - self.correction * (debiased.sum() - 1)
-        return shares
+        return np.asarray(debiased - self.correction * (debiased.sum() - 1))
 
     @cached_property
     def _with_total(self) -> Vector:
@@ -93,8 +92,7 @@ class ShareCovariance:
 
     def _removed(self, with_total: Vector, corrected: Vector) -> Vector:
         """Return what `summing_to_one` takes off variances of sums, from those of T and c."""
-        removed: Vector = corrected * (2 * with_total - corrected * self._with_total.sum())
-        return removed
+        return np.asarray(corrected * (2 * with_total - corrected * self._with_total.sum()))
 
     def of_shares(self) -> Vector:
         """Return the variance of each share, shape (domain_size,)."""
@@ -117,8 +115,7 @@ class ShareCovariance:
         """Return the part of each variance that is left where shares sum to 1, 0 .. 1."""
         removed = self._removed(self._with_total, self.correction)
         parts = np.divide(removed, self._single, out=np.zeros_like(removed), where=removed > 0)
-        left: Vector = np.clip(1 - parts, 0.0, 1.0)
-        return left
+        return np.asarray(np.clip(1 - parts, 0.0, 1.0))
 
     @cached_property
     def _single(self) -> Vector:

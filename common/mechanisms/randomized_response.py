@@ -69,8 +69,7 @@ class Grr(PlaceReports, AnswerCounting):
         return plain_reports(rng.integers(0, self.domain_size, size=count, dtype=np.int64))
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
-        named: NDArray[np.bool_] = reports["item"] == item
-        return named
+        return np.asarray(reports["item"] == item)
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """Draw truthful reports, of probability `signal`, by item, and all uniform ones at once."""

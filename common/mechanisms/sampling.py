@@ -82,8 +82,7 @@ def exponential_coins(
         first_tail[tossing[~heads]] = place
         tossing = tossing[heads]
         place += 1
-    odd: NDArray[np.bool_] = first_tail % 2 == 1
-    return odd
+    return np.asarray(first_tail % 2 == 1)
 
 
 def _heads_before_a_tail(size: int, rng: np.random.Generator) -> NDArray[np.int64]:

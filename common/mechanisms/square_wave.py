@@ -50,16 +50,13 @@ class Band:
         """Sum theta over the items that reach each place. (items,) -> (places,)."""
         sums = np.concatenate([[0.0], np.cumsum(theta)])
         place = np.arange(self.places)
-        reaching: Vector = (
-            sums[np.minimum(place + 1, self.items)] - sums[np.maximum(place + 1 - self.width, 0)]
-        )
-        return reaching
+        ends, starts = np.minimum(place + 1, self.items), np.maximum(place + 1 - self.width, 0)
+        return np.asarray(sums[ends] - sums[starts])
 
     def adjoint(self, weights: Vector) -> Vector:
         """Sum weights over the places that each item reaches. (places,) -> (items,)."""
         sums = np.concatenate([[0.0], np.cumsum(weights)])
-        reached: Vector = sums[self.width :] - sums[: self.items]
-        return reached
+        return np.asarray(sums[self.width :] - sums[: self.items])
 
     def solve(self, z: Vector) -> Vector:
         """Estimate θ from z = Aθ by least squares, (places,) -> (items,), in a few passes."""
@@ -70,8 +67,7 @@ class Band:
         """Return the projection of z on the vectors orthogonal to all bands, (places,)."""
         means = self._class_sums(z) * self._inverse_sizes
         level = means.sum() / self._inverse_sizes.sum()
-        projection: Vector = (means - level * self._inverse_sizes)[self._classes]
-        return projection
+        return np.asarray((means - level * self._inverse_sizes)[self._classes])
 
     def solve_adjoint(self, weights: Vector) -> Vector:
         """Apply the transpose of `solve`. (items,) -> (places,)."""
@@ -111,8 +107,7 @@ class Band:
         )
         second = own + less - 2 * alike * less - 2 * (c_here * own - c_there * less) + square
         first = own - less - linear
-        variance: Vector = second - first**2
-        return variance
+        return np.asarray(second - first**2)
 
     @cached_property
     def _classes(self) -> NDArray[np.int64]:
@@ -239,8 +234,7 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports, base.Mechanism):
             part = sums[1:] - sums[before + 1]
         own = self.band.variance(distribution, before) - part * (1 - part) * self.rise**2
         total = mixture.n_real * own + mixture.n_dummies * self.band.variance(uniform, before)
-        exact: Vector = total / (mixture.n_real * self.rise) ** 2
-        return exact
+        return np.asarray(total / (mixture.n_real * self.rise) ** 2)
 
     def observed_variance(self, cells: Counts, shares: Vector, mixture: Mixture) -> Vector:
         """

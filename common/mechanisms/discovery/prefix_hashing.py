@@ -121,8 +121,7 @@ class PrefixHashing(OddsOfWeights, base.Randomizer):
         """Hash n values, (n, elements), with the levels and seeds of n reports; return buckets."""
         padded = np.pad(values, ((0, 0), (0, 1)))
         parts = np.take_along_axis(padded, np.array(self.columns)[reports["level"]], axis=1)
-        bucket: NDArray[np.int64] = (reports["seed"] * parts).sum(axis=1) % self.buckets
-        return bucket
+        return np.asarray((reports["seed"] * parts).sum(axis=1) % self.buckets)
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """
@@ -140,8 +139,7 @@ class PrefixHashing(OddsOfWeights, base.Randomizer):
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         largest = np.maximum(reports["seed"].max(axis=1), reports["bucket"])
-        inside: NDArray[np.bool_] = (reports["level"] < self.levels) & (largest < self.buckets)
-        return inside
+        return np.asarray((reports["level"] < self.levels) & (largest < self.buckets))
 
     def tally(self, reports: Reports) -> Reports:
         """Return the reports, which `find_codes` and `spell` need; raise ReportError for others."""

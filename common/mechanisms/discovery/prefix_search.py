@@ -72,8 +72,7 @@ def usable(mechanism: PrefixHashing, reports: Reports, level: int) -> Reports:
     whole = np.ascontiguousarray(rows, dtype=np.uint16).view(f"V{2 * rows.shape[1]}").ravel()
     _, place, repeats = np.unique(whole, return_inverse=True, return_counts=True)
     most = 1 + scipy.stats.binom.isf(_REPEATED, len(chosen), (g - 1.0) ** (1 - len(used)))
-    kept: Reports = chosen[repeats[place] <= most]
-    return kept
+    return np.asarray(chosen[repeats[place] <= most])
 
 
 def next_counts(mechanism: PrefixHashing, reports: Reports, prefixes: NDArray[np.int64]) -> Counts:

@@ -185,8 +185,7 @@ class HashFamily:
     def _phases(self) -> NDArray[np.complex128]:
         """Return ω^(digit·slice) for the leading digit, with ω = e^(2πi/q); shape (slices, q)."""
         turns = np.outer(np.arange(self.slices), np.arange(self.q)) % self.q
-        phases: NDArray[np.complex128] = np.exp(2j * np.pi * turns / self.q)
-        return phases
+        return np.asarray(np.exp(2j * np.pi * turns / self.q))
 
     def adjoint(self, cells: Vector) -> Vector:
         """
@@ -212,8 +211,7 @@ class HashFamily:
             norm="forward",
             workers=_THREADS,
         )
-        supported: Vector = (sums.ravel() + table[1:].sum()) / self.q + table[0, 0]
-        return supported
+        return np.asarray((sums.ravel() + table[1:].sum()) / self.q + table[0, 0])
 
     def forward(self, theta: Vector) -> Vector:
         """Sum theta over each cell's points: the transpose of `adjoint`, at the same cost."""

@@ -187,8 +187,7 @@ class HashedResponse(AnswerCounting):
         return self._hash(reports["seed"], np.array([item], dtype=np.int64))
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
-        supported: NDArray[np.bool_] = self.hashed(reports, item) == reports["bucket"]
-        return supported
+        return np.asarray(self.hashed(reports, item) == reports["bucket"])
 
 
 @dataclass(frozen=True)
@@ -246,10 +245,7 @@ class LocalHashing(HashedResponse):
         return rng.integers(0, self.family.seeds, size=count, dtype=np.int64)
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        inside: NDArray[np.bool_] = (reports["seed"] < self.family.seeds) & (
-            reports["bucket"] < self.family.q
-        )
-        return inside
+        return (reports["seed"] < self.family.seeds) & (reports["bucket"] < self.family.q)
 
     def tally(self, reports: Reports) -> Counts:
         """Count reports by cell, (rows · g,), as `HashFamily.tally` does. Run by the analyzer."""

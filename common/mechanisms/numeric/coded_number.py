@@ -73,8 +73,7 @@ class Spread:
     def variance(self, values: Numbers, sampling: float) -> Vector:
         """Return the exact variance of the means from `moments` for these users."""
         own = sampling * self.second_moment(values) - values**2
-        exact: Vector = own.sum(axis=0) / len(values) ** 2
-        return exact
+        return np.asarray(own.sum(axis=0) / len(values) ** 2)
 
     def interval(self, moments: Moments, confidence: float) -> Interval | None:
         """

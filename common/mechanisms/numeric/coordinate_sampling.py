@@ -141,8 +141,7 @@ class SampledCoordinates(CheckedArguments, Generic[Answer]):
         known = coordinates < self.coordinates
         coded = reports["codes"] < self.answer.answers
         every = np.concatenate([rising, known, coded], axis=1)
-        valid: NDArray[np.bool_] = np.logical_and.reduce(every, axis=1)
-        return valid
+        return np.asarray(np.logical_and.reduce(every, axis=1))
 
     def tally(self, reports: Reports) -> Counts:
         """
@@ -331,10 +330,8 @@ class MultiRphm(MultiHm):
         mapped = ((projected @ self.matrix.T) ** 2).sum(axis=0)
         products = mapped - self.matrix**2 @ squares
         own = self.matrix**2 @ super().variance(projected)
-        exact: Vector = own - c * products / len(values) ** 2
-        return exact
+        return np.asarray(own - c * products / len(values) ** 2)
 
     def bias(self, values: Numbers) -> Vector:
         """Return the exact bias for these users, clipping included: E[estimate] - mean."""
-        expected: Vector = self.matrix @ self.project(values).mean(axis=0) - values.mean(axis=0)
-        return expected
+        return np.asarray(self.matrix @ self.project(values).mean(axis=0) - values.mean(axis=0))

@@ -119,8 +119,7 @@ class Laplace(number.NumberMechanism):
 
     def variance(self, values: Numbers) -> Vector:
         own = self._noise_variance + number.rounding_variance(values, self.steps)
-        exact: Vector = own.sum(axis=0) / len(values) ** 2
-        return exact
+        return np.asarray(own.sum(axis=0) / len(values) ** 2)
 
     @property
     def _noise_variance(self) -> float:

@@ -57,5 +57,4 @@ def hash_distribution(bits: int) -> Vector:
     """
     values = 256 ** hash_bytes(bits)
     whole, rest = divmod(values, bits)
-    distribution: Vector = (whole + (np.arange(bits) < rest)) / values
-    return distribution
+    return np.asarray((whole + (np.arange(bits) < rest)) / values)
