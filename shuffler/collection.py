@@ -159,12 +159,7 @@ class Collection(BatchOperations):
         return outcomes
 
     async def _open_and_store(
-        self,
-        batch: ActiveBatch,
-        envelopes: Sequence[bytes],
-        tokens: Sequence[bytes],
-        *,
-        here: bool,
+        self, batch: ActiveBatch, envelopes: Sequence[bytes], tokens: Sequence[bytes], *, here: bool
     ) -> list[Outcome]:
         outcomes, sizes = [Outcome.MALFORMED] * len(envelopes), set(batch.task.envelope_sizes)
         fitting = [index for index, envelope in enumerate(envelopes) if len(envelope) in sizes]

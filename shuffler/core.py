@@ -54,9 +54,7 @@ class FrontEndCore:
         )
         self.operations: BatchOperations = self.collection
         self.inclusions = InclusionProofs(
-            blocks=self.blocks,
-            keep_seconds=settings.keep_inclusion_days * DAY,
-            clock=self.clock,
+            blocks=self.blocks, keep_seconds=settings.keep_inclusion_days * DAY, clock=self.clock
         )
         self.log = LogRelay(self.get_log, self.clock)
 

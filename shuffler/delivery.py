@@ -176,8 +176,7 @@ class Deliveries:
             stored = await self.store.get(batch.digest)
             fields = logs.batch_fields(batch.digest, batch.batch_id)
             logs.event(
-                "batch moved on",
-                {**fields, "state": stored.state.value, "n_users": stored.n_users},
+                "batch moved on", {**fields, "state": stored.state.value, "n_users": stored.n_users}
             )
 
     async def _erase(self, batch_id: BatchId) -> None:

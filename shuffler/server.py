@@ -207,10 +207,7 @@ UNSAVED: Final = "unsaved"
 
 
 def publish_keys(
-    state: StateDirectory,
-    keys: KeyStore,
-    identity: SigningIdentity,
-    use: KeyUse = KeyUse.ENVELOPES,
+    state: StateDirectory, keys: KeyStore, identity: SigningIdentity, use: KeyUse = KeyUse.ENVELOPES
 ) -> None:
     """
     Publish the active and pending key of each suite for one use, signed by the party's identity.

@@ -181,11 +181,7 @@ def _geometric_classes(spec: GeometricNoise, beta: float) -> RatioClasses:
     left, right = spec.left_weight / RATIO_SUM, spec.right_weight / RATIO_SUM
     below, span = spec.peak * math.log(left), (spec.most - spec.peak) * math.log(right)
     weights = np.array(
-        [
-            math.exp(below),
-            -math.expm1(below) / (1 - left),
-            right * -math.expm1(span) / (1 - right),
-        ]
+        [math.exp(below), -math.expm1(below) / (1 - left), right * -math.expm1(span) / (1 - right)]
     )
     total = float(weights.sum())
     ratios = (1 - beta) + beta * np.array([0.0, left, 1 / right])

@@ -111,10 +111,7 @@ class TwoItemCurve:
     """
 
     def __init__(
-        self,
-        reduction: MatchCountReduction,
-        anonymity_set: AnonymitySet,
-        epsilons: Sequence[float],
+        self, reduction: MatchCountReduction, anonymity_set: AnonymitySet, epsilons: Sequence[float]
     ) -> None:
         """Lay out the intervals and bins for the given ε."""
         self._reduction, self._set = reduction, anonymity_set

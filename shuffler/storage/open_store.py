@@ -17,9 +17,7 @@ _SQLITE: Final = "spool.sqlite"
 
 
 def open_store(
-    settings: ShufflerSettings,
-    clock: Clock,
-    process_metrics: ProcessMetrics,
+    settings: ShufflerSettings, clock: Clock, process_metrics: ProcessMetrics
 ) -> SubmissionStore:
     """
     Open the store of a front-end, or of the process that begins and moves batches.

@@ -159,10 +159,7 @@ class PostgresConnection:
             raise
 
     async def run(
-        self,
-        work: Callable[Concatenate[Connection, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
+        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Run `work(connection, ...)` in one transaction; callers may retry a StorageError."""
 

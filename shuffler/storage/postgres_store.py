@@ -94,14 +94,7 @@ class PostgresStore(SubmissionStore):
         "GROUP BY batch_id, outcome"
     )
 
-    def __init__(
-        self,
-        uri: str,
-        clock: Clock,
-        metrics: StoreMetrics,
-        *,
-        coordinator: bool,
-    ) -> None:
+    def __init__(self, uri: str, clock: Clock, metrics: StoreMetrics, *, coordinator: bool) -> None:
         """
         Connect. Only one coordinator can be connected, which alone begins and moves batches.
 
@@ -250,11 +243,7 @@ def _locked_state(connection: Connection, batch_id: BatchId) -> tuple[BatchState
 
 
 def _judge(
-    keys: "_BatchKeys",
-    groups: Sequence[Group],
-    tokens: Sequence[Sequence[bytes]],
-    *,
-    new: bool,
+    keys: "_BatchKeys", groups: Sequence[Group], tokens: Sequence[Sequence[bytes]], *, new: bool
 ) -> list[list[Outcome]]:
     """Judge submissions whose tags were inserted; take back those that are not stored."""
     tags = {entry[:TAG_BYTES] for g in groups for entry in split_every(g.tags, TAGS.itemsize)}
