@@ -74,12 +74,6 @@ class AnalyzerCore:
         self.releases = Releases(
             staging=self.staging,
             registry=self.registry,
-            store=store,
-            budgets=self.budgets,
-            keys=keys,
-            executor=self.executor,
-            clock=clock,
-            metrics=self.metrics,
             most_refused_share=self.most_refused_share,
         )
 

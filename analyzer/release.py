@@ -15,7 +15,6 @@ from shuffledp.analyzer.batch_counts import BatchCounts, Waiver, check_counts
 from shuffledp.analyzer.budgets import ReleaseBudgets
 from shuffledp.analyzer.count_job import CountJob
 from shuffledp.analyzer.finalize import build_result
-from shuffledp.analyzer.keys import AnalyzerKeys
 from shuffledp.analyzer.metrics import ReleaseMetrics
 from shuffledp.analyzer.registry import Registry
 from shuffledp.analyzer.sentinels import SentinelMatches, check_sentinels, without_sentinels
@@ -31,8 +30,7 @@ from shuffledp.common.receiving import delivery_table
 from shuffledp.common.receiving.receiver import Receiver, check_numbers
 from shuffledp.common.runtime import logs
 from shuffledp.common.runtime.certificates import RELAY
-from shuffledp.common.runtime.clock import Clock, cancel_all, retry_pause
-from shuffledp.common.runtime.parts.executor import Executor
+from shuffledp.common.runtime.clock import cancel_all, retry_pause
 from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.task import Task
 from shuffledp.common.task_digest import TaskDigest
@@ -94,15 +92,12 @@ class Releases:
 
     staging: Staging
     registry: Registry
-    store: Store
-    budgets: ReleaseBudgets
-    keys: AnalyzerKeys
-    executor: Executor
-    clock: Clock
-    metrics: ReleaseMetrics
     most_refused_share: float
 
     def __post_init__(self) -> None:
+        self.store, self.budgets = self.staging.store, self.staging.budgets
+        self.metrics, self.executor = self.staging.metrics, self.staging.executor
+        self.keys, self.clock = self.registry.keys, self.registry.clock
         self.staging.on_staged = self._begin
         self._charging = asyncio.Lock()
         """Held from composing a cost until it is charged: no two releases spend the same budget."""

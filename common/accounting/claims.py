@@ -5,9 +5,8 @@ from typing import Final
 
 from shuffledp.common.accounting.guarantees import claimed_release
 from shuffledp.common.accounting.item_noise import check_sums
-from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
+from shuffledp.common.accounting.privacy_parameters import MAX_DISTINCT_VIEWS, PrivacyParameters
 from shuffledp.common.accounting.releases import Release
-from shuffledp.common.accounting.view_groups import MAX_DISTINCT_VIEWS
 from shuffledp.common.errors import AccountingError, PolicyError
 from shuffledp.common.mechanisms.registry import randomizer_of
 from shuffledp.common.messages.guarantee import rounded_up

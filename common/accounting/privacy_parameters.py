@@ -6,9 +6,10 @@ Read by the analyzer, the user agent and the planner.
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Self
+from typing import Final, Self
 
 from shuffledp.common.accounting import releases
 from shuffledp.common.accounting.anonymity_set import AnonymitySet
@@ -21,7 +22,6 @@ from shuffledp.common.accounting.hybrid_noise import HybridRelease
 from shuffledp.common.accounting.item_noise import ItemNoiseRelease
 from shuffledp.common.accounting.releases import LocalRelease, Release
 from shuffledp.common.accounting.two_items import amplified
-from shuffledp.common.accounting.view_groups import grouped
 from shuffledp.common.errors import AccountingError
 from shuffledp.common.mechanisms.reduction import MatchCountReduction, Reduction
 from shuffledp.common.mechanisms.registry import randomizer_of, rappor_of
@@ -29,6 +29,11 @@ from shuffledp.common.messages.guarantee import NONE_WAIVED, Waived, sum_upper
 from shuffledp.common.task.dummies import Dummies
 from shuffledp.common.task.shuffler_spec import PERMUTE_ONLY, ShufflerSpec
 from shuffledp.common.task.task import Task, honest_share
+
+MAX_DISTINCT_VIEWS: Final = 16
+"""Maximum number of different views: each takes a device a tenth of a second to check."""
+_ROUNDING: Final = 1e-9
+"""Relative margin for the rounding of sums of hazards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +258,49 @@ class PrivacyParameters:
     def local_release(self) -> LocalRelease:
         """One round protected by local noise alone."""
         return self.permanent or LocalRelease(local_epsilon=self.local_epsilon)
+
+
+def grouped(views: Sequence[Release]) -> tuple[Release, ...]:
+    """
+    Return at most MAX_DISTINCT_VIEWS kinds of views that together reveal at least as much.
+
+    So a device can check a claim of many tables in time. The smallest views stay. One stand-in for
+    the others has their least size m, and a share of about 1/m fewer dummies. Views with local
+    noise or known dummies stay.
+
+    Without local noise, δ depends on the number T of dummies of two items, and falls in it. T
+    counts the heads of independent coins, one for each dummy of the view. Equal coins, each with at
+    least the chance of any other, whose hazards -ln(1 - chance) sum to at most those of another
+    view, show stochastically fewer heads; so their δ is at least as large. Proof:
+    docs/theory/accounting.md#views.
+    """
+    kinds, plain = {*views}, dict[releases.AmplifiedRelease, float]()
+    for each in kinds:
+        if isinstance(each, releases.AmplifiedRelease) and (hazards := _hazards(each)):
+            plain[each] = hazards
+    kept = MAX_DISTINCT_VIEWS - 1 - (len(kinds) - len(plain))
+    others = sorted(plain, key=lambda each: each.reduction.answers)[max(0, kept) :]
+    if len(kinds) <= MAX_DISTINCT_VIEWS or not others:
+        return tuple(views)
+    least = min(plain[each] for each in others) / _hazard(2 / others[0].reduction.answers)
+    dummies = min(MAX_COUNT, math.floor(least * (1 - _ROUNDING)))
+    among = AnonymitySet(users=others[0].anonymity_set.users, dummies=dummies)
+    stand_in = dataclasses.replace(others[0], anonymity_set=among)
+    return tuple(stand_in if each in others else each for each in views)
+
+
+def _hazard(chance: float) -> float:
+    return -math.log1p(-chance)
+
+
+def _hazards(view: releases.AmplifiedRelease) -> float:
+    """Return the sum of hazards of a view's dummies; 0 if the view must stay."""
+    added, share = view.anonymity_set, 2 / view.reduction.answers
+    random = added.random_dummies or Binomial(0, 0.0)
+    stays = view.reduction.signal < 1 or added.known_dummies or share >= 1
+    if stays or not isinstance(random, Binomial):
+        return 0.0
+    return added.dummies * _hazard(share) + random.trials * _hazard(random.chance * share)
 
 
 def check_users(n_users: int) -> None:

@@ -7,8 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from shuffledp.common.accounting.composition import composed_epsilon
-from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
-from shuffledp.common.accounting.view_groups import MAX_DISTINCT_VIEWS
+from shuffledp.common.accounting.privacy_parameters import MAX_DISTINCT_VIEWS, PrivacyParameters
 from shuffledp.common.errors import PlanError, TaskError
 from shuffledp.common.mechanisms.base import Mixture
 from shuffledp.common.mechanisms.hierarchy import Hierarchy

@@ -11,8 +11,8 @@ import pytest
 from shuffledp.common.accounting.anonymity_set import AnonymitySet
 from shuffledp.common.accounting.composition import ComposedRelease
 from shuffledp.common.accounting.count_distributions import Binomial, Groups
+from shuffledp.common.accounting.privacy_parameters import MAX_DISTINCT_VIEWS, grouped
 from shuffledp.common.accounting.releases import AmplifiedRelease, LocalRelease, Release
-from shuffledp.common.accounting.view_groups import MAX_DISTINCT_VIEWS, grouped
 from tests.support.reductions import of_grr
 
 _SIZES: Final = tuple(range(4, 4 + 3 * MAX_DISTINCT_VIEWS))
