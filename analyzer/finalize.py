@@ -18,19 +18,10 @@ from shuffledp.common.mechanisms.discovery.prefix_search import find_codes, spel
 from shuffledp.common.mechanisms.key_value.privkv import PrivKv
 from shuffledp.common.mechanisms.numeric.number import MeanMechanism
 from shuffledp.common.mechanisms.tables import Tables
+from shuffledp.common.messages import result
 from shuffledp.common.messages.batch import BatchManifest
 from shuffledp.common.messages.guarantee import NONE_WAIVED, Waived
-from shuffledp.common.messages.result import (
-    BitTable,
-    Estimate,
-    FoundValues,
-    Histogram,
-    KeyValues,
-    Means,
-    Owners,
-    Result,
-    ShareTables,
-)
+from shuffledp.common.messages.result import Estimate, FoundValues, Histogram, Result, ShareTables
 from shuffledp.common.protocols import Kind
 from shuffledp.common.task.spec_forms import spec_as
 from shuffledp.common.task.specs import KeyValueSpec, OpenSpec, RangedSpec, RapporSpec
@@ -84,14 +75,14 @@ def mixture_of(
     )
 
 
-def mixture_of_result(task: Task, result: Result) -> Mixture:
+def mixture_of_result(task: Task, released: Result) -> Mixture:
     """Return the composition of the counted reports of a released batch, up to rounding."""
-    refused = sum(result.refused.values())
-    accepted = result.n_reports - refused
-    own = result.n_users * task.own_reports * accepted / max(1, result.n_reports)
-    counted = min(accepted, result.n_dummies + round(own))
+    refused = sum(released.refused.values())
+    accepted = released.n_reports - refused
+    own = released.n_users * task.own_reports * accepted / max(1, released.n_reports)
+    counted = min(accepted, released.n_dummies + round(own))
     padding = accepted - counted
-    return mixture_of(task, result.n_users, counted=counted, padding=padding, refused=refused)
+    return mixture_of(task, released.n_users, counted=counted, padding=padding, refused=refused)
 
 
 def estimate_result(task: Task, randomizer: Randomizer, cells: Tally, mixture: Mixture) -> Estimate:
@@ -108,13 +99,13 @@ def _histogram(task: Task, randomizer: Randomizer, cells: Counts, mixture: Mixtu
     return estimate(mechanism, cells, mixture=mixture, refinement=task.refinement)
 
 
-def _bit_table(task: Task, _randomizer: Randomizer, cells: Counts, _: Mixture) -> BitTable:
+def _bit_table(task: Task, _randomizer: Randomizer, cells: Counts, _: Mixture) -> result.BitTable:
     spec = spec_as(task.mechanism, RapporSpec)
     sizes, counts = cells[: spec.cohorts], cells[spec.cohorts :]
-    return BitTable(cohort_sizes=sizes, bit_counts=counts.reshape(spec.cohorts, spec.bits))
+    return result.BitTable(cohort_sizes=sizes, bit_counts=counts.reshape(spec.cohorts, spec.bits))
 
 
-def _means(task: Task, randomizer: Randomizer, cells: Counts, mixture: Mixture) -> Means:
+def _means(task: Task, randomizer: Randomizer, cells: Counts, mixture: Mixture) -> result.Means:
     """
     Return means and errors in the task's units.
 
@@ -128,7 +119,7 @@ def _means(task: Task, randomizer: Randomizer, cells: Counts, mixture: Mixture) 
     variances = np.where(known, moments.variances, 1.0)
     means = np.where(known, moments.means, 0.0)
     filled = dataclasses.replace(moments, means=means, variances=variances)
-    return Means(
+    return result.Means(
         means=middle + half * means,
         standard_errors=half * np.sqrt(variances),
         shrunk=middle + half * np.clip(shrink_to_zero(filled), -1, 1),
@@ -138,20 +129,20 @@ def _means(task: Task, randomizer: Randomizer, cells: Counts, mixture: Mixture) 
     )
 
 
-def _key_values(task: Task, randomizer: Randomizer, cells: Counts, _: Mixture) -> KeyValues:
+def _key_values(task: Task, randomizer: Randomizer, cells: Counts, _: Mixture) -> result.KeyValues:
     spec, priv_kv = spec_as(task.mechanism, KeyValueSpec), cast("PrivKv", randomizer)
     half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
     estimated = priv_kv.estimate(cells)
-    owners: Owners | None = None
+    owners: result.Owners | None = None
     if priv_kv.key_signal:
         of_owners = priv_kv.without_fakes(estimated)
-        owners = Owners(
+        owners = result.Owners(
             frequencies=estimated.frequencies,
             frequency_errors=estimated.frequency_errors,
             means=middle + half * of_owners.means,
             mean_errors=half * of_owners.mean_errors,
         )
-    return KeyValues(
+    return result.KeyValues(
         means_with_fakes=middle + half * estimated.means_with_fakes,
         errors_with_fakes=half * estimated.errors_with_fakes,
         reports=cells.sum(axis=1),

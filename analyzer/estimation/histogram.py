@@ -7,11 +7,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from shuffledp.analyzer.estimation import projection
-from shuffledp.analyzer.estimation.expectation_maximization import (
-    maximize_likelihood,
-    smoothed_likelihood,
-)
+from shuffledp.analyzer.estimation import expectation_maximization, projection
 from shuffledp.common.errors import TaskError
 from shuffledp.common.mechanisms.base import Channel, Counts, Mechanism, Mixture, Vector
 from shuffledp.common.mechanisms.covariance import ShareCovariance
@@ -70,8 +66,8 @@ def _on_channel(name: Refinement, fit: Callable[[Counts, Channel, int], Vector])
 
 REFINEMENTS: Final[Mapping[Refinement, Refine]] = MappingProxyType(
     {
-        "em": _on_channel("em", maximize_likelihood),
-        "ems": _on_channel("ems", smoothed_likelihood),
+        "em": _on_channel("em", expectation_maximization.maximize_likelihood),
+        "ems": _on_channel("ems", expectation_maximization.smoothed_likelihood),
         "norm-sub": lambda debiased: projection.norm_sub(debiased.shares),
         "norm-cut": lambda debiased: projection.norm_cut(debiased.shares),
         "norm-mul": lambda debiased: projection.norm_mul(debiased.shares),

@@ -22,15 +22,8 @@ from shuffledp.common.accounting.published import PUBLISHED, BoundSetting
 from shuffledp.common.accounting.releases import AmplifiedRelease, LocalRelease, Release
 from shuffledp.common.accounting.two_items import TwoItemRelease
 from shuffledp.common.errors import BoundRangeError
-from shuffledp.common.messages.guarantee import (
-    NONE_WAIVED,
-    REPLACE_ONE,
-    REPLACE_PERMANENT,
-    Coalition,
-    Guarantee,
-    Waived,
-    rounded_up,
-)
+from shuffledp.common.messages import guarantee
+from shuffledp.common.messages.guarantee import NONE_WAIVED, Coalition, Guarantee, Waived
 from shuffledp.common.task.task import Task, honest_share
 
 _MAX_SHARE_SHOWN: Final = 0.99
@@ -148,9 +141,9 @@ def alone_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int 
     return alone if _gains(alone, local) else local
 
 
-def _gains(guarantee: Guarantee, local: Guarantee) -> bool:
+def _gains(found: Guarantee, local: Guarantee) -> bool:
     """Return whether an ε is finite and clearly below the local ε."""
-    epsilon = guarantee.epsilon
+    epsilon = found.epsilon
     return math.isfinite(epsilon) and epsilon <= _MAX_SHARE_SHOWN * local.epsilon
 
 
@@ -241,7 +234,7 @@ def _by_release(
         coalition=coalition,
         epsilon=central_epsilon(parameters, release),
         delta=parameters.delta,
-        neighbouring=REPLACE_ONE,
+        neighbouring=guarantee.REPLACE_ONE,
         theorem=theorem_of(release, parameters.rounds),
         assumptions=assumptions,
     )
@@ -307,7 +300,7 @@ def local_guarantee(coalition: Coalition, parameters: PrivacyParameters) -> Guar
         coalition=coalition,
         epsilon=parameters.local_epsilon_of_all_rounds,
         delta=0.0,
-        neighbouring=REPLACE_PERMANENT if longitudinal else REPLACE_ONE,
+        neighbouring=guarantee.REPLACE_PERMANENT if longitudinal else guarantee.REPLACE_ONE,
         theorem=stated.NO_LOCAL_NOISE if math.isinf(parameters.local_epsilon) else stated.LOCAL,
         assumptions=(*stated.ALONE, *not_counted, *longitudinal, *_round_assumptions(parameters)),
     )
@@ -334,7 +327,7 @@ def _by_encryption(parameters: PrivacyParameters) -> list[Guarantee]:
             coalition=coalition,
             epsilon=0.0,
             delta=0.0,
-            neighbouring=REPLACE_ONE,
+            neighbouring=guarantee.REPLACE_ONE,
             theorem=stated.ENCRYPTION,
             assumptions=(
                 holds,
@@ -360,4 +353,5 @@ def published_claim(task: Task, n_users: int, n_refused: int, waived: Waived = N
         epsilon = bound(BoundSetting.of(parameters, n_users, n_refused))
     except BoundRangeError as error:
         return f"{name} does not apply: {error}"
-    return f"{name} would claim epsilon {rounded_up(epsilon)} at delta {rounded_up(task.delta)}"
+    claimed, delta = map(guarantee.rounded_up, (epsilon, task.delta))
+    return f"{name} would claim epsilon {claimed} at delta {delta}"
