@@ -28,6 +28,7 @@ class CountDistribution(Protocol):
 
     def thinned(self, share: float) -> "CountDistribution | None":
         """Return the distribution if units are kept with probability `share`; None if unknown."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ class Conditioned(CountDistribution):
 
     P(X = k | event) ≤ P(X = k) / (1 - missing) for any such event; the factor also bounds
     expectations of non-negative functions. Tails and probabilities may thus sum to more than 1.
+    The event may depend on which units are kept, so none is `thinned`.
     """
 
     distribution: CountDistribution
@@ -125,10 +127,6 @@ class Conditioned(CountDistribution):
 
     def probabilities(self, outcome: Vector) -> Vector:
         return self.distribution.probabilities(outcome) / (1 - self.missing)
-
-    def thinned(self, share: float) -> None:
-        """Return None, since the event may depend on which units are kept."""
-        return
 
 
 def beyond(distribution: CountDistribution, most: int) -> float:

@@ -31,10 +31,8 @@ class Grr(PlaceReports, AnswerCounting):
 
     @classmethod
     def specify(cls, request: base.MechanismRequest) -> MechanismSpec:
-        mechanism = cls(request.domain_size, ResponseWeights.for_epsilon(request.local_epsilon))
-        return request.spec(
-            mechanism.weights, buckets=mechanism.domain_size, dtype=mechanism.report_dtype
-        )
+        weights = ResponseWeights.for_epsilon(request.local_epsilon)
+        return request.spec(weights, buckets=request.domain_size, dtype=cls.report_dtype)
 
     @classmethod
     def of(cls, task: Task) -> Self:

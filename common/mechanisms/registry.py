@@ -23,7 +23,7 @@ from shuffledp.common.mechanisms.signed import Signed
 from shuffledp.common.mechanisms.square_wave import SquareWave
 from shuffledp.common.mechanisms.tables import Tables
 from shuffledp.common.mechanisms.unary import OptimizedUnary, SymmetricUnary
-from shuffledp.common.protocols import DummyDistribution, Kind, MechanismName, NumberMechanismName
+from shuffledp.common.protocols import DummyDistribution, Kind, MechanismName
 from shuffledp.common.task.spec_forms import spec_as
 from shuffledp.common.task.specs import OpenSpec, RapporSpec
 from shuffledp.common.task.task import Task
@@ -44,23 +44,12 @@ ITEM_MECHANISMS: Final[Mapping[MechanismName, type[Mechanism]]] = MappingProxyTy
 _BY_DUMMIES: Final[Mapping[DummyDistribution, type[Mechanism]]] = {"clusters": Signed}
 """Mechanisms that replace the named one, by the distribution of dummies."""
 
-NUMBER_MECHANISMS: Final[Mapping[NumberMechanismName, type[NumberMechanism]]] = MappingProxyType(
-    {
-        "laplace": Laplace,
-        "duchi": Duchi,
-        "piecewise": Piecewise,
-        "hybrid": Hybrid,
-        "harmony": Harmony,
-        "mean-est": MeanEst,
-        "multi-hm": MultiHm,
-        "multi-rphm": MultiRphm,
-    }
+_OF_NUMBERS: Final[tuple[type[NumberMechanism], ...]] = (
+    *(Laplace, Duchi, Piecewise, Hybrid),
+    *(Harmony, MeanEst, MultiHm, MultiRphm),
 )
-
-
-_MEANS: Final[dict[str, type[MeanMechanism]]] = {"digits": Digits}
 MEAN_MECHANISMS: Final[Mapping[str, type[MeanMechanism]]] = MappingProxyType(
-    _MEANS | dict(NUMBER_MECHANISMS.items())
+    {"digits": Digits, **{each.NAME: each for each in _OF_NUMBERS}}
 )
 """All mechanisms for means."""
 

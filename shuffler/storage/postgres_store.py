@@ -135,7 +135,8 @@ class PostgresStore(SubmissionStore):
         return await self._connection.run(_set_state, batch, state)
 
     async def clean_up(self, batch_id: BatchId) -> None:
-        await self._connection.run(_drop_tables, batch_id)
+        drop = _with_tables("DROP TABLE IF EXISTS {tags}, {groups}, {tokens}", batch_id)
+        await self._connection.run(lambda connection: connection.execute(drop))
 
 
 def _open_batch(connection: Connection, batch_id: BatchId, signed: SignedTask) -> None:
@@ -151,10 +152,6 @@ def _open_batch(connection: Connection, batch_id: BatchId, signed: SignedTask) -
     [(found, state)] = connection.execute(query, (signed.digest(),), binary=True)
     if state in UNPERMUTED_STATES:
         connection.execute(_with_tables(_TABLES, BatchId(found)))
-
-
-def _drop_tables(connection: Connection, batch_id: BatchId) -> None:
-    connection.execute(_with_tables("DROP TABLE IF EXISTS {tags}, {groups}, {tokens}", batch_id))
 
 
 def _set_state(connection: Connection, batch: StoredBatch, state: BatchState) -> int:

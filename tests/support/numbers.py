@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from shuffledp.common.mechanisms.numeric.coordinate_sampling import MultiRphm
 from shuffledp.common.mechanisms.numeric.number import NumberMechanism
-from shuffledp.common.mechanisms.registry import NUMBER_MECHANISMS
+from shuffledp.common.mechanisms.registry import MEAN_MECHANISMS
 from shuffledp.common.protocols import NumberMechanismName
 from shuffledp.common.task.specs import NumberSpec
 from tests.support.mechanisms import NONCE
@@ -13,8 +13,6 @@ from tests.support.mechanisms import NONCE
 ONE_NUMBER: Final[tuple[NumberMechanismName, ...]] = ("laplace", "duchi", "piecewise", "hybrid")
 SEVERAL: Final[tuple[NumberMechanismName, ...]] = ("harmony", "mean-est", "multi-hm", "multi-rphm")
 EVERY: Final = ONE_NUMBER + SEVERAL
-
-"""Probability of each code."""
 
 
 def dimensions_of(name: NumberMechanismName) -> int:
@@ -27,12 +25,13 @@ def spec_for(
 ) -> NumberSpec:
     """Return a mechanism's specification for numbers in 0 .. 10."""
     d = dimensions_of(name) if dimensions is None else dimensions
-    return NUMBER_MECHANISMS[name].for_epsilon(d, local_epsilon).spec(0.0, 10.0)
+    spec: NumberSpec = class_of(name).for_epsilon(d, local_epsilon).spec(0.0, 10.0)
+    return spec
 
 
 def class_of(name: NumberMechanismName) -> Any:
     """Return a mechanism's class."""
-    return NUMBER_MECHANISMS[name]
+    return MEAN_MECHANISMS[name]
 
 
 def built(spec: NumberSpec, dimensions: int | None = None) -> NumberMechanism:

@@ -152,8 +152,14 @@ class HashFamily:
     def _half(self) -> int:
         return self.q // 2 + 1
 
-    def _in_half(self, vectors: NDArray[np.int64]) -> tuple[NDArray[np.int64], Vector]:
-        """Return each vector's index in the half spectrum, and a sign: -1 if conjugated, else 1."""
+    @cached_property
+    def _spread(self) -> tuple[NDArray[np.int64], Vector]:
+        """
+        Return index and sign of k·a in the half spectrum for every row and k = 1 .. q//2.
+
+        The sign is -1 if the value there is conjugated, else 1.
+        """
+        vectors = self._multiples[:, : self._half - 1].astype(np.int64)
         negated = np.zeros_like(vectors)
         rest, place = vectors, 1
         for _ in range(self.t):
@@ -163,11 +169,6 @@ class HashFamily:
         outside = vectors % self.q >= self._half
         inside = np.where(outside, negated, vectors)
         return inside // self.q * self._half + inside % self.q, np.where(outside, -1.0, 1.0)
-
-    @cached_property
-    def _spread(self) -> tuple[NDArray[np.int64], Vector]:
-        """Return index and sign of k·a in the half spectrum for every row and k = 1 .. q//2."""
-        return self._in_half(self._multiples[:, : self._half - 1].astype(np.int64))
 
     @cached_property
     def _gather(self) -> tuple[NDArray[np.int64], Vector]:

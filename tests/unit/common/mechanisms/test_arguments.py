@@ -16,7 +16,7 @@ from shuffledp.common.mechanisms.hierarchy import Hierarchy
 from shuffledp.common.mechanisms.key_value.privkv import PrivKv
 from shuffledp.common.mechanisms.numeric.laplace import Laplace
 from shuffledp.common.mechanisms.randomized_response import Grr
-from shuffledp.common.mechanisms.registry import NUMBER_MECHANISMS, randomizer_of
+from shuffledp.common.mechanisms.registry import MEAN_MECHANISMS, randomizer_of
 from shuffledp.common.mechanisms.square_wave import SquareWave
 from shuffledp.common.mechanisms.unary import OptimizedUnary, SymmetricUnary
 from shuffledp.common.mechanisms.weights import ResponseWeights
@@ -148,7 +148,7 @@ def test_a_local_epsilon_may_be_any_number(epsilon: Any) -> None:
     assert Laplace.for_epsilon(1, 4.0) == Laplace.for_epsilon(1, epsilon)
     assert PrivKv.specify(PairDraft(), 4.0) == PrivKv.specify(PairDraft(), epsilon)
     for name in ("piecewise", "hybrid", "harmony", "multi-hm", "mean-est"):
-        made = NUMBER_MECHANISMS[cast("Any", name)].for_epsilon
+        made = cast("Any", MEAN_MECHANISMS[name]).for_epsilon
         assert made(1, 4.0) == made(1, epsilon)
     for wrong in ("4", True, None):
         with pytest.raises(TaskError, match="local_epsilon must be a number"):
