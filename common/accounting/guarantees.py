@@ -41,7 +41,7 @@ def charged_release(
     task: Task, n_users: int, n_refused: int, waived: Waived = NONE_WAIVED
 ) -> Release:
     """Return the release that a batch costs its population: that of the result's guarantee."""
-    return _claimed(_of_batch(task, waived), n_users, n_refused)
+    return _claimed(PrivacyParameters.of(task, waived, OF_BATCHES), n_users, n_refused)
 
 
 def _claimed(parameters: PrivacyParameters, n_users: int, n_refused: int) -> Release:
@@ -49,16 +49,11 @@ def _claimed(parameters: PrivacyParameters, n_users: int, n_refused: int) -> Rel
     return parameters.release_of(n_users, honest, honest, n_refused)
 
 
-def _of_batch(task: Task, waived: Waived) -> PrivacyParameters:
-    """Return the parameters of a batch that arrived, whose figures no device checks."""
-    return PrivacyParameters.of(task, waived, OF_BATCHES)
-
-
 def guarantees(
     task: Task, n_users: int, n_refused: int, waived: Waived = NONE_WAIVED
 ) -> tuple[Guarantee, ...]:
     """Return every guarantee of a batch that arrived. Errors and cost: see `guarantees_under`."""
-    return guarantees_under(_of_batch(task, waived), n_users, n_refused)
+    return guarantees_under(PrivacyParameters.of(task, waived, OF_BATCHES), n_users, n_refused)
 
 
 def guarantees_under(
