@@ -166,6 +166,7 @@ class PlaceReports(CheckedArguments):
         """Number of different reports."""
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
+        """Return which reports have a number below `places`. Run by the analyzer."""
         return reports["item"] < self.places
 
     def tally(self, reports: Reports) -> Counts:
