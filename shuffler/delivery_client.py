@@ -12,7 +12,7 @@ from shuffledp.common.errors import CallerError, PeerError, PeerRefusalError
 from shuffledp.common.messages.batch import BatchManifest, BatchPart
 from shuffledp.common.messages.inclusion_proof import BatchCommitment
 from shuffledp.common.runtime import rpc
-from shuffledp.common.runtime.rpc import FreshChannel, reply
+from shuffledp.common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.common.transparency.checkpoint import SignedCheckpoint
 from shuffledp.common.wire import batches
@@ -68,7 +68,7 @@ class DeliveryClient(NextHop):
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         request = analyzer_pb2.GetTaskRequest(task_digest=digest)
-        response = await self._answer(self._stub.GetTask(request, timeout=rpc.SHORT_DEADLINE))
+        response = await self._answer(self._stub.GetTask(request, timeout=SHORT_DEADLINE))
         return signed_task_from_wire(response.task)
 
     async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
@@ -119,7 +119,7 @@ class DeliveryClient(NextHop):
     async def _wants_reports(self, call: grpc.aio.StreamUnaryCall[Any, Any]) -> bool:
         """Return whether the next hop asks for the reports; raise PeerError if it is late."""
         try:
-            async with asyncio.timeout(rpc.SHORT_DEADLINE):
+            async with asyncio.timeout(SHORT_DEADLINE):
                 if batches.wants_reports(await call.initial_metadata()):
                     return True
                 await call.code()
@@ -146,5 +146,5 @@ class AnalyzerClient(DeliveryClient):
     async def get_log(self, after: int) -> tuple[Sequence[bytes], Sequence[SignedCheckpoint]]:
         """Fetch a page of the log's leaves, and its checkpoints, unverified."""
         request = log_pb2.GetLogRequest(after=after)
-        answer = await self._answer(self._stub.GetLog(request, timeout=rpc.SHORT_DEADLINE))
+        answer = await self._answer(self._stub.GetLog(request, timeout=SHORT_DEADLINE))
         return log_from_wire(answer)
