@@ -24,13 +24,7 @@ import pytest
 from shuffledp.common.crypto.hpke import SUITES, HpkePrivateKey, Opener, SealContext, split_every
 from shuffledp.common.crypto.hpke_pool import Opened
 from shuffledp.common.mechanisms.registry import mechanism_of
-from shuffledp.common.messages.batch import (
-    BatchId,
-    BatchManifest,
-    BatchPart,
-    BatchState,
-    chain_batch_id,
-)
+from shuffledp.common.messages import batch
 from shuffledp.common.messages.submission import Outcome
 from shuffledp.common.receiving.receiver import Receiver
 from shuffledp.common.task.task import SUBMISSION_ID_BYTES
@@ -119,10 +113,10 @@ async def _shuffle(n_users: int, folder: Path) -> dict[str, float]:
     shuffler.clock.seconds = 2_000_000_000.0
     analyzer.reachable = False
     permuted = await _seconds(shuffler.advance())
-    assert await shuffler.batch_state() is BatchState.PERMUTED
+    assert await shuffler.batch_state() is batch.BatchState.PERMUTED
     analyzer.reachable = True
     delivered = await _seconds(shuffler.advance())
-    assert await shuffler.batch_state() is BatchState.ERASED
+    assert await shuffler.batch_state() is batch.BatchState.ERASED
     assert (n_users, sent % 2**64) == (analyzer.n_reports, analyzer.checksum)
     shuffled = (await shuffler.collection.status(digest)).shuffle_seconds
     shuffler.store.close()
@@ -166,7 +160,10 @@ async def _restart(n_users: int, folder: Path) -> dict[str, float]:
 
 
 async def _receive(
-    receiver: Receiver[Any], manifest: BatchManifest, size: int, sealed: Callable[[int], bytes]
+    receiver: Receiver[Any],
+    manifest: batch.BatchManifest,
+    size: int,
+    sealed: Callable[[int], bytes],
 ) -> None:
     """Deliver all parts of a batch; `sealed` makes so many reports."""
     n_parts = -(-manifest.n_reports * size // _PART_BYTES)
@@ -179,7 +176,7 @@ async def _receive(
     await receiver.begin(manifest, n_parts)
     for part, (start, end) in enumerate(pairwise(edges)):
         content = sealed(end - start)
-        header = BatchPart(
+        header = batch.BatchPart(
             task_digest=manifest.task_digest,
             part=part,
             n_reports=end - start,
@@ -198,9 +195,9 @@ async def _relay(n_users: int, folder: Path) -> dict[str, float]:
     monkeypatch = pytest.MonkeyPatch()
     monkeypatch.setattr("shuffledp.shuffler.relay.layer_jobs.open_each", _strip)
     size, rng = task.report_bytes_at(1), np.random.default_rng(1)
-    manifest = BatchManifest(
+    manifest = batch.BatchManifest(
         task_digest=digest,
-        batch_id=chain_batch_id(digest),
+        batch_id=batch.chain_batch_id(digest),
         n_users=n_users,
         n_reports=n_users + task.hop(0).expected_dummies,
     )
@@ -209,7 +206,7 @@ async def _relay(n_users: int, folder: Path) -> dict[str, float]:
     staged = await _seconds(relay.staging.finish_delivery(digest))
     stage_peak = _peak_mib()
     delivered = await _seconds(relay.deliveries.advance())
-    assert await relay.state_of() is BatchState.ERASED
+    assert await relay.state_of() is batch.BatchState.ERASED
     stored = await relay.store.get(digest)
     assert (0, relay.analyzer.n_reports) == (stored.n_discarded, stored.n_reports)
     relay.store.close()
@@ -244,9 +241,9 @@ async def _release(n_reports: int, folder: Path) -> dict[str, float]:
         await _receive(analyzer.staging, manifest, size, sealed)
         await analyzer.staging.finish_delivery(signed.digest())
 
-    manifest = BatchManifest(
+    manifest = batch.BatchManifest(
         task_digest=signed.digest(),
-        batch_id=BatchId(bytes(16)),
+        batch_id=batch.BatchId(bytes(16)),
         n_users=n_reports,
         n_reports=n_reports,
     )

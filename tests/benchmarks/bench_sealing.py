@@ -16,15 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from shuffledp.audit.harness.party_cores import InlineExecutor
-from shuffledp.common.crypto.hpke import (
-    DEFAULT_SUITE,
-    SUITES,
-    HpkePrivateKey,
-    HpkePublicKey,
-    envelope_context,
-    layer_context,
-    report_context,
-)
+from shuffledp.common.crypto import hpke
 from shuffledp.common.crypto.hpke_pool import HpkePool, open_each, seal_each
 from shuffledp.common.mechanisms.registry import mechanism_of
 from shuffledp.common.runtime.parts.executor import LocalExecutor
@@ -50,8 +42,8 @@ _PEOPLE: Final = 1000
 
 def _seconds_of_suite(suite: str) -> tuple[float, float]:
     """Seconds to seal and to open."""
-    context, plain = report_context(TaskDigest(bytes(32))), bytes(_SEALS * _REPORT_BYTES)
-    key = HpkePrivateKey.generate(suite)
+    context, plain = hpke.report_context(TaskDigest(bytes(32))), bytes(_SEALS * _REPORT_BYTES)
+    key = hpke.HpkePrivateKey.generate(suite)
     sealing = partial(seal_each, key.public_key().sealer(context), plain, _REPORT_BYTES)
     sealed = sealing()
     opening = partial(open_each, key, sealed, len(sealed) // _SEALS, context)
@@ -59,10 +51,10 @@ def _seconds_of_suite(suite: str) -> tuple[float, float]:
     return best_of(3, sealing), best_of(3, opening)
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("suite", hpke.SUITES)
 def test_suites(suite: str, best: Best, line: Line) -> None:
     """One core, as a ratio of the default suite's rate of the same moment."""
-    default = _seconds_of_suite(DEFAULT_SUITE)
+    default = _seconds_of_suite(hpke.DEFAULT_SUITE)
     found: list[tuple[float, float]] = []
     best(1, lambda: found.append(_seconds_of_suite(suite)))
     [(sealing, opening)] = found
@@ -81,11 +73,11 @@ def test_opening(processes: int, best: Best, line: Line, tmp_path: Path) -> None
     """The analyzer's stages beside a bare loop on one core, and raw X25519 exchanges."""
     case = published(domain_size=915, buckets=53)
     digest, mechanism = case.signed.digest(), mechanism_of(case.task)
-    seal = case.analyzer_key.public_key().sealer(report_context(digest))
+    seal = case.analyzer_key.public_key().sealer(hpke.report_context(digest))
     sealed = [seal(r.tobytes()) for r in mechanism.dummies(_OPENED, np.random.default_rng(1))]
     suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
     private = X25519PrivateKey.from_private_bytes(case.analyzer_key.private_bytes())
-    public, info = private.public_key(), report_context(digest)
+    public, info = private.public_key(), hpke.report_context(digest)
     pool, job = HpkePool(processes), job_over(tmp_path, case, sealed)
 
     def count() -> None:
@@ -142,7 +134,7 @@ def test_a_relay_opens_at_little_more_than_bare_decryptions(
     best: Best, line: Line, tmp_path: Path
 ) -> None:
     """One core; a layer more at the device too, beside what it seals with one shuffler."""
-    digest, context = CHAIN.signed.digest(), layer_context(CHAIN.signed.digest(), 1)
+    digest, context = CHAIN.signed.digest(), hpke.layer_context(CHAIN.signed.digest(), 1)
     layers = sealed_layers(number % 20 for number in range(_LAYERS))
     suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
     private = X25519PrivateKey.from_private_bytes(RELAY_KEY.private_bytes())
@@ -207,8 +199,10 @@ def test_preparing_many_costs_little_more_than_their_seals(
     task, digest, rng = case.task, case.signed.digest(), np.random.default_rng(1)
     values = rng.integers(0, task.domain_size, _PEOPLE).tolist()
     group, device = GroupContributor(task, digest), Contributor(task, digest)
-    report = HpkePublicKey(task.suite, task.analyzer_key).sealer(report_context(digest))
-    envelope = HpkePublicKey(task.suite, task.shuffler_key).sealer(envelope_context(digest))
+    report = hpke.HpkePublicKey(task.suite, task.analyzer_key).sealer(hpke.report_context(digest))
+    envelope = hpke.HpkePublicKey(task.suite, task.shuffler_key).sealer(
+        hpke.envelope_context(digest)
+    )
     plain = bytes(task.mechanism.report_bytes)
     clock, counts = time.process_time, list[int]()
     each = dict(zip(task.envelope_sizes, task.lengths, strict=True))

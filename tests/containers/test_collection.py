@@ -7,19 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from shuffledp.deploy.docker.deployment import SERVICES, Deployment
-from tests.support.containers import (
-    ITEMS,
-    contribute_person,
-    fetch_tokens,
-    inside,
-    inspect,
-    kill,
-    make_token_key,
-    operator,
-    say,
-    submit_users,
-    values_of_users,
-)
+from tests.support import containers
 
 _USERS: Final = 5000
 _PERSON: Final = "anna"
@@ -46,8 +34,8 @@ def test_a_collection_outlives_the_death_of_every_service(deployment: Deployment
     The shuffler is killed while users submit, and then the others. The engine restarts each. Users
     send the same bytes until they are acknowledged, each with a token.
     """
-    key = make_token_key(deployment, "2030-01-31T12:00:00")
-    created = operator(
+    key = containers.make_token_key(deployment, "2030-01-31T12:00:00")
+    created = containers.operator(
         deployment,
         *("task", "create", "/drafts/cities.toml", "--json"),
         *("--token-key", key),
@@ -56,36 +44,38 @@ def test_a_collection_outlives_the_death_of_every_service(deployment: Deployment
     assert _USERS == created["task"]["target_size"]
     assert [True, True] == [*created["cosigned"].values()]
     rest = _USERS - _BEFORE - 1
-    tokens = fetch_tokens(deployment, digest, _BEFORE, rest)
-    say("tokens are fetched")
+    tokens = containers.fetch_tokens(deployment, digest, _BEFORE, rest)
+    containers.say("tokens are fetched")
 
-    runs = [submit_users(deployment, digest, _BEFORE, _SEEDS[0], tokens[0])]
-    assert not contribute_person(deployment, digest, _PERSON, _VALUE)
-    say(f"{_BEFORE + 1} users are through")
+    runs = [containers.submit_users(deployment, digest, _BEFORE, _SEEDS[0], tokens[0])]
+    assert not containers.contribute_person(deployment, digest, _PERSON, _VALUE)
+    containers.say(f"{_BEFORE + 1} users are through")
     with ThreadPoolExecutor() as pool:
-        written = inside(deployment, "shuffler", _LAST_WRITE)
-        running = pool.submit(submit_users, deployment, digest, rest, _SEEDS[1], tokens[1])
+        written = containers.inside(deployment, "shuffler", _LAST_WRITE)
+        running = pool.submit(
+            containers.submit_users, deployment, digest, rest, _SEEDS[1], tokens[1]
+        )
         _wait_for_submissions(deployment, written, running)
-        kill(deployment, "shuffler")
+        containers.kill(deployment, "shuffler")
         assert not running.done(), "all users were done before the shuffler was killed"
         for service in ("analyzer", "issuer", "user_agent", "publisher"):
-            kill(deployment, service)
-        assert contribute_person(deployment, digest, _PERSON, _VALUE)
+            containers.kill(deployment, service)
+        assert containers.contribute_person(deployment, digest, _PERSON, _VALUE)
         runs.append(running.result())
-    say(f"{_USERS} users are through")
+    containers.say(f"{_USERS} users are through")
     deployment.wait()
 
-    assert {1} == {inspect(deployment, service)["RestartCount"] for service in SERVICES}
+    assert {1} == {containers.inspect(deployment, service)["RestartCount"] for service in SERVICES}
     assert _USERS == sum(run["users_acknowledged"] for run in runs) + 1
     assert [0, 0] == [run["users_given_up"] + run["users_dropped"] for run in runs]
     assert runs[1]["retries"] > 0
     result = _result(deployment, digest)
-    say("the result is released")
+    containers.say("the result is released")
     assert _USERS == result["n_users"]
     assert (2 * _USERS, 0) == (result["n_reports"], sum(result["refused"].values()))
-    counts = np.bincount([_VALUE], minlength=ITEMS)
+    counts = np.bincount([_VALUE], minlength=containers.ITEMS)
     for users, seed in zip((_BEFORE, rest), _SEEDS, strict=True):
-        counts += values_of_users(deployment, users, seed)
+        counts += containers.values_of_users(deployment, users, seed)
     _check_histogram(result, counts / _USERS)
 
 
@@ -94,7 +84,7 @@ def _wait_for_submissions(
 ) -> None:
     """Wait until the shuffler stores further submissions."""
     give_up = time.monotonic() + _BEGIN_SECONDS
-    while inside(deployment, "shuffler", _LAST_WRITE) == written:
+    while containers.inside(deployment, "shuffler", _LAST_WRITE) == written:
         assert time.monotonic() < give_up
         assert not running.done(), running.result()
 
@@ -102,7 +92,7 @@ def _wait_for_submissions(
 def _result(deployment: Deployment, digest: str) -> dict[str, Any]:
     give_up = time.monotonic() + _RESULT_SECONDS
     while True:
-        found: dict[str, Any] | None = operator(
+        found: dict[str, Any] | None = containers.operator(
             deployment, "result", digest, "--json", check=time.monotonic() > give_up
         )
         if found is not None:

@@ -13,18 +13,7 @@ from shuffledp.common.errors import PeerRefusalError
 from shuffledp.common.messages.batch import BatchState
 from shuffledp.common.task.task import Task
 from shuffledp.protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
-from tests.support.clients import (
-    DEADLINE,
-    collect,
-    command,
-    contribute,
-    envelopes,
-    fetch_task,
-    final_state,
-    result_of,
-    submit,
-    submit_bulk,
-)
+from tests.support import clients
 from tests.support.command_line import run_command
 from tests.support.services import Services
 from tests.support.tasks import draft
@@ -40,13 +29,15 @@ async def test_a_histogram_comes_out_of_three_servers(services: Services) -> Non
         answer = await agent.GetQuestion(request)
     assert {**shown, "series": ""} == dict(answer.texts)
     for person in ("one", "two", "three"):
-        assert not (await contribute(services, signed, person)).repeated
-    assert (await contribute(services, signed, "one", value=2)).repeated
-    outcomes = (await submit_bulk(services, signed, envelopes(signed, 197))).outcomes
-    result = await result_of(services, signed)
+        assert not (await clients.contribute(services, signed, person)).repeated
+    assert (await clients.contribute(services, signed, "one", value=2)).repeated
+    outcomes = (
+        await clients.submit_bulk(services, signed, clients.envelopes(signed, 197))
+    ).outcomes
+    result = await clients.result_of(services, signed)
 
     assert {shuffler_pb2.SUBMISSION_OUTCOME_STORED} == set(outcomes)
-    assert BatchState.ERASED is await final_state(services, signed)
+    assert BatchState.ERASED is await clients.final_state(services, signed)
     assert (200, 400) == (result.n_users, result.n_reports)
     assert 0 == int(result.histogram.frequencies.argmax())
     assert result.histogram.frequencies[0] == pytest.approx(1, abs=0.3)
@@ -66,17 +57,17 @@ async def test_acknowledged_submissions_outlive_the_absence_of_services(
     wanted = draft(bytes.fromhex(key), suite=suite, n_min=20, target_size=20)
     async with services.operator() as operator:
         signed, _ = await operator.publish_task(wanted)
-    await contribute(services, signed)
-    users = envelopes(signed, 19)
-    await submit(services, signed, *users[:10])
+    await clients.contribute(services, signed)
+    users = clients.envelopes(signed, 19)
+    await clients.submit(services, signed, *users[:10])
     await services.stop()
     await services.start()
-    assert signed == await fetch_task(services, signed.digest())
+    assert signed == await clients.fetch_task(services, signed.digest())
     address = services.analyzer.address
     await services.analyzer.stop()
-    await submit(services, signed, *users[5:])
+    await clients.submit(services, signed, *users[5:])
     await services.start_analyzer(listen=address)
-    result = await result_of(services, signed)
+    result = await clients.result_of(services, signed)
 
     assert suite == Task.from_bytes(signed.task_bytes).suite
     assert (20, 0) == (result.n_users, sum(result.refused.values()))
@@ -86,18 +77,20 @@ async def test_a_device_checks_that_it_was_counted(services: Services) -> None:
     """The analyzer's signed proof, fetched through the shuffler, covers several buckets."""
     signed = await services.publish(n_min=600, target_size=600)
     for person in ("one", "two"):
-        await contribute(services, signed, person)
+        await clients.contribute(services, signed, person)
     question = user_agent_pb2.GetReceiptRequest(task_digest=signed.digest(), person="one")
     stranger = user_agent_pb2.GetReceiptRequest(task_digest=signed.digest(), person="nobody")
     async with services.stubs() as (agent, _, _analyzer):
-        before = await agent.GetReceipt(question, timeout=DEADLINE)
-        await submit_bulk(services, signed, envelopes(signed, 598))
-        async with asyncio.timeout(DEADLINE):
-            while (await agent.GetReceipt(question, timeout=DEADLINE)).inclusion == "unchecked":
+        before = await agent.GetReceipt(question, timeout=clients.DEADLINE)
+        await clients.submit_bulk(services, signed, clients.envelopes(signed, 598))
+        async with asyncio.timeout(clients.DEADLINE):
+            while (
+                await agent.GetReceipt(question, timeout=clients.DEADLINE)
+            ).inclusion == "unchecked":
                 await asyncio.sleep(0.05)
-        after = await agent.GetReceipt(question, timeout=DEADLINE)
+        after = await agent.GetReceipt(question, timeout=clients.DEADLINE)
         with pytest.raises(grpc.aio.AioRpcError, match="has not answered a task"):
-            await agent.GetReceipt(stranger, timeout=DEADLINE)
+            await agent.GetReceipt(stranger, timeout=clients.DEADLINE)
 
     assert ("arrived", "unchecked") == (before.state, before.inclusion)
     assert before.receipt
@@ -110,14 +103,14 @@ async def test_sentinels_are_delivered_and_not_counted_as_users(
     """An operator plants twenty among forty users."""
     signed = await services.publish(n_min=40, target_size=60, local_epsilon=4.0)
     kept, directory = tmp_path / "sentinels.jsonl", services.directory
-    printed = await command(
+    printed = await clients.command(
         services,
         *("sentinels", "plant", "--task", signed.digest().hex(), "--count", "20", "--json"),
         *(f"--address=shuffler={services.shuffler.address}", "--output", str(kept)),
         *("--analyzer-identity", str(directory / "analyzer" / "identity.pub")),
         *("--shuffler-identity", str(directory / "shuffler" / "identity.pub")),
     )
-    result = await collect(services, signed, 40)
+    result = await clients.collect(services, signed, 40)
 
     planted = json.loads(printed)
     assert (0, 20) == (planted["refused"], planted["acknowledged"])

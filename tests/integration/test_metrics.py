@@ -7,15 +7,7 @@ import pytest_asyncio
 
 from shuffledp.common.messages.batch import BatchState
 from shuffledp.common.runtime.metrics import PARTIES, Party
-from tests.support.clients import (
-    contribute,
-    envelopes,
-    fetch_task,
-    final_state,
-    result_of,
-    submit,
-    submit_bulk,
-)
+from tests.support import clients
 from tests.support.scrapes import DEFINITIONS, Series, by_batches, scrape, value
 from tests.support.services import Services
 
@@ -48,12 +40,12 @@ async def _scrapes(services: Services) -> dict[Party, Series]:
 async def test_a_batch_is_counted_when_it_is_delivered_and_released(measured: Services) -> None:
     """Each counter moves once, by whole users; names and labels are those of the table."""
     signed = await measured.publish(n_min=4, target_size=4, population="staff", budget_epsilon=50.0)
-    await contribute(measured, signed, "Ada")
-    await submit(measured, signed, *envelopes(signed, 2))
+    await clients.contribute(measured, signed, "Ada")
+    await clients.submit(measured, signed, *clients.envelopes(signed, 2))
     collecting = await _scrapes(measured)
-    await submit(measured, signed, *envelopes(signed, 1, seed=2))
-    await result_of(measured, signed)
-    assert BatchState.ERASED is await final_state(measured, signed)
+    await clients.submit(measured, signed, *clients.envelopes(signed, 1, seed=2))
+    await clients.result_of(measured, signed)
+    assert BatchState.ERASED is await clients.final_state(measured, signed)
     over = await _scrapes(measured)
 
     def moved(party: Party, name: str, **labels: str) -> tuple[float, float]:
@@ -91,10 +83,10 @@ async def test_nothing_moves_while_a_batch_collects(measured: Services) -> None:
     """Fifty submissions and ten refused ones change only metrics of the process."""
     signed = await measured.publish(n_min=100, target_size=100)
     before = await _scrapes(measured)
-    await fetch_task(measured, signed.digest())
-    users = envelopes(signed, 50)
-    await submit(measured, signed, *users)
-    await submit_bulk(measured, signed, [bytes(len(users[0]))] * 10)
+    await clients.fetch_task(measured, signed.digest())
+    users = clients.envelopes(signed, 50)
+    await clients.submit(measured, signed, *users)
+    await clients.submit_bulk(measured, signed, [bytes(len(users[0]))] * 10)
     after = await _scrapes(measured)
 
     for party in _STARTED:

@@ -9,14 +9,7 @@ import pytest
 
 from shuffledp.audit.finding import Finding
 from shuffledp.audit.harness.services import RecordedCall
-from shuffledp.audit.observation.party_views import (
-    analyzer_disk,
-    analyzer_view,
-    logs_and_metrics,
-    network_view,
-    shuffler_view,
-    views_of,
-)
+from shuffledp.audit.observation import party_views
 from shuffledp.audit.observation.recorder import Moment, RunRecord, record_run
 from shuffledp.audit.scenario import QUICK, AuditSubject
 from tests.support.protocol_tasks import protocol_task
@@ -44,7 +37,7 @@ def record() -> RunRecord:
 
 def test_honest_services_reveal_nothing(record: RunRecord) -> None:
     """Every view passes, and the batch is large enough to test its order."""
-    findings = list(views_of(record))
+    findings = list(party_views.views_of(record))
 
     assert [] == [one for one in findings if not one.passed]
     assert len({one.title for one in findings}) == len(findings) == 5
@@ -58,7 +51,7 @@ def test_other_protocols_too(protocol: str) -> None:
     """A shuffler that samples, one that adds dummies, and a task without dummies pass too."""
     record = record_run(_subject(protocol), np.random.default_rng(1))
 
-    assert [] == [one for one in views_of(record) if not one.passed]
+    assert [] == [one for one in party_views.views_of(record) if not one.passed]
 
 
 def _on_disk(record: RunRecord, party: str, moment: Moment, content: bytes) -> dict[str, Any]:
@@ -75,36 +68,39 @@ def _longer(calls: Sequence[RecordedCall], method: str, extra: bytes) -> tuple[R
 
 _ALTERATIONS: Final[dict[str, tuple[View, Alteration]]] = {
     "a request's length follows from its submission's": (
-        network_view,
+        party_views.network_view,
         lambda one: {"to_shuffler": _longer(one.to_shuffler, "Submit", b"\x1a\x01x")},
     ),
     "no sealed report is on its disk, over": (
-        shuffler_view,
+        party_views.shuffler_view,
         lambda one: _on_disk(one, "shuffler", "over", one.sent[5].hex().encode()),
     ),
     "no batch key is on its disk, delivering": (
-        shuffler_view,
+        party_views.shuffler_view,
         lambda one: _on_disk(one, "shuffler", "delivering", next(iter(one.batch_keys.values()))),
     ),
-    "its disk held all submissions": (shuffler_view, lambda one: {"groups": one.groups[1:]}),
+    "its disk held all submissions": (
+        party_views.shuffler_view,
+        lambda one: {"groups": one.groups[1:]},
+    ),
     "no submission id is on its disk, over": (
-        analyzer_disk,
+        party_views.analyzer_disk,
         lambda one: _on_disk(one, "analyzer", "over", one.submissions[3][0]),
     ),
     "calls contain the protocol's fields only": (
-        analyzer_view,
+        party_views.analyzer_view,
         lambda one: {"to_analyzer": _longer(one.to_analyzer, "GetTask", b"\x7a\x03abc")},
     ),
     "no planted name is logged": (
-        logs_and_metrics,
+        party_views.logs_and_metrics,
         lambda one: {"logs": f'{one.logs}{{"level": "INFO", "event": "{one.names[0]}"}}\n'},
     ),
     "the only numbers are those of the batch": (
-        logs_and_metrics,
+        party_views.logs_and_metrics,
         lambda one: {"logs": f'{one.logs}{{"event": "a", "level": "INFO", "n_users": 7}}\n'},
     ),
     "the result's numbers are correct": (
-        analyzer_view,
+        party_views.analyzer_view,
         lambda one: {"result": dataclasses.replace(one.result, n_users=_USERS - 1)},
     ),
 }

@@ -19,14 +19,7 @@ from shuffledp.common.task_digest import TaskDigest
 from shuffledp.deploy.commands.rounds import publish_due
 from shuffledp.deploy.tasks.schedule import read_series
 from shuffledp.user_agent.contribution import Contributor
-from tests.support.clients import (
-    collect,
-    command,
-    credentials,
-    result_of,
-    run_as_operator,
-    submit_bulk,
-)
+from tests.support import clients
 from tests.support.command_line import run_command
 from tests.support.faked_time import FakedTime
 from tests.support.series import template
@@ -46,7 +39,7 @@ def _template(folder: Path, **changes: Any) -> Path:
 async def _publish(services: Services, path: Path, *options: str) -> tuple[int | None, str, str]:
     """Run the command by the real clock."""
     key = services.directory / "shuffler" / "envelope.pub"
-    return await run_as_operator(
+    return await clients.run_as_operator(
         services,
         *("series", "publish", str(path), "--shuffler-key", str(key), "--json", *options),
     )
@@ -83,13 +76,13 @@ async def test_the_ledger_of_thirty_rounds_equals_the_forecast(
         assert states == [report["state"] for report in reports]
         assert digest.hex() == reports[1]["task_digest"]
         assert [_MISSED] * (number > _MISSED) == reports[1]["missed"]
-        await collect(services, signed, _USERS)
+        await clients.collect(services, signed, _USERS)
     async with services.operator() as operator:
         entries, _ = await operator.ledger()
     page = tmp_path / "daily.html"
     options = ("series", "show", str(path), "--json", "--top", "2", "--html", str(page))
-    shown = json.loads(await command(services, *options))
-    left = json.loads(await command(services, "series", "forecast", str(path), "--json"))
+    shown = json.loads(await clients.command(services, *options))
+    left = json.loads(await clients.command(services, "series", "forecast", str(path), "--json"))
 
     assert _ROUNDS - 1 == len(entries) == 30
     composed = [entry.composed_epsilon for entry in entries if isinstance(entry, LedgerEntry)]
@@ -117,7 +110,7 @@ async def test_a_publisher_whose_clock_is_wrong_opens_no_round(
         faked.run,
         *("series", "publish", str(path)),
         *("--shuffler-key", str(services.directory / "shuffler" / "envelope.pub")),
-        *credentials(services),
+        *clients.credentials(services),
     )
 
     assert 1 == status
@@ -158,8 +151,8 @@ async def test_a_round_is_published_once_from_two_machines(
     draft.write_text(f"deadline = 2_000_000_000\n{draft.read_text('utf-8')}", encoding="utf-8")
     key = services.directory / "shuffler" / "envelope.pub"
     options = ("task", "create", str(draft), "--shuffler-key", str(key), "--json")
-    _, created, _ = await run_as_operator(services, *options)
-    _, text, _ = await run_as_operator(
+    _, created, _ = await clients.run_as_operator(services, *options)
+    _, text, _ = await clients.run_as_operator(
         services, "series", "publish", str(paths[1]), "--shuffler-key", str(key)
     )
 
@@ -219,13 +212,15 @@ async def test_a_lasting_question_is_charged_its_permanent_epsilon(
         task = Task.from_bytes(signed.task_bytes)
         device = Contributor(task, signed.digest(), bytes(32))
         sealed = [device.prepare("Ohio", rng).envelope for _ in range(_USERS)]
-        await submit_bulk(services, signed, sealed)
-        await result_of(services, signed)
+        await clients.submit_bulk(services, signed, sealed)
+        await clients.result_of(services, signed)
     most = 2 * 2 * math.log(3)
-    ledger = json.loads(await command(services, "ledger", "--json"))
+    ledger = json.loads(await clients.command(services, "ledger", "--json"))
     [found] = [each for each in ledger["populations"] if each["population"] == "lasting"]
-    shown = json.loads(await command(services, "series", "show", str(path), "--json"))
-    forecast = json.loads(await command(services, "series", "forecast", str(path), "--json"))
+    shown = json.loads(await clients.command(services, "series", "show", str(path), "--json"))
+    forecast = json.loads(
+        await clients.command(services, "series", "forecast", str(path), "--json")
+    )
 
     assert most == pytest.approx(found["budgets"][0]["spent_epsilon"])
     assert found == shown["population_budgets"]

@@ -15,18 +15,7 @@ from shuffledp.common.messages.batch import BatchState
 from shuffledp.common.messages.guarantee import rounded_down
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.deploy.clients.shuffler import ShufflerClient
-from tests.support.clients import (
-    DEADLINE,
-    collect,
-    command,
-    credentials,
-    envelopes,
-    final_state,
-    refusal,
-    run_as_operator,
-    submit,
-    submit_bulk,
-)
+from tests.support import clients
 from tests.support.command_line import run_command
 from tests.support.ledger_entries import releases
 from tests.support.services import Services
@@ -49,12 +38,12 @@ def _shuffler(services: Services, token: str = "shuffler") -> ShufflerClient:  #
 async def test_the_shufflers_operator_alone_sees_how_far_a_batch_is(services: Services) -> None:
     """The operator sees users and refusals by cause; others see only the state."""
     signed = await services.publish(n_min=4, target_size=9)
-    first, second, third = envelopes(signed, 3)
+    first, second, third = clients.envelopes(signed, 3)
     broken = first[:-1] + bytes([first[-1] ^ 1])
-    await submit(services, signed, first)
+    await clients.submit(services, signed, first)
     for bad in (broken, first[:-1]):
-        await refusal(submit(services, signed, bad))
-    await submit_bulk(services, signed, [first, second, third, broken, third + b"x"])
+        await clients.refusal(clients.submit(services, signed, bad))
+    await clients.submit_bulk(services, signed, [first, second, third, broken, third + b"x"])
     async with _shuffler(services) as operator:
         progress = await operator.progress(signed.digest())
     async with _shuffler(services, "analyzer") as stranger:
@@ -80,13 +69,13 @@ async def test_an_operator_reads_the_life_of_a_task_at_the_command_line(
     """`task list`, `task show` and `result` agree on the states; a result is a table or CSV."""
     waiting = await services.publish(n_min=4, target_size=9)
     signed = await services.publish(n_min=3, target_size=3, labels=tuple(map(str, range(100))))
-    await collect(services, signed, 3)
+    await clients.collect(services, signed, 3)
     digest = signed.digest().hex()
-    listed = json.loads(await command(services, "task", "list", "--json"))
-    shown = await command(
+    listed = json.loads(await clients.command(services, "task", "list", "--json"))
+    shown = await clients.command(
         services, "task", "show", digest, f"--address=shuffler={services.shuffler.address}"
     )
-    table = await command(services, "result", digest, "--csv", str(tmp_path / "result.csv"))
+    table = await clients.command(services, "result", digest, "--csv", str(tmp_path / "result.csv"))
 
     states = {one["task_digest"]: one["state"] for one in listed}
     assert ("open", "released") == (states[waiting.digest().hex()], states[digest])
@@ -109,10 +98,10 @@ async def test_an_operator_checks_a_task_s_signature_and_saves_its_bytes(
     identity.write_text(services.identity, encoding="ascii")
     another.write_text(services.shuffler_identity, encoding="ascii")
     shown = ("task", "show", digest, "--save", str(agreed), "--analyzer-identity")
-    refused = await run_as_operator(services, *shown, str(another))
+    refused = await clients.run_as_operator(services, *shown, str(another))
     unwritten = agreed.exists()
-    verified = await command(services, *shown, str(identity))
-    unchecked = await command(services, "task", "show", digest)
+    verified = await clients.command(services, *shown, str(identity))
+    unchecked = await clients.command(services, "task", "show", digest)
 
     assert (1, "") == (refused[0], refused[1])
     assert "not signed by the pinned analyzer identity" in refused[2]
@@ -128,16 +117,16 @@ async def test_an_operator_checks_a_task_s_signature_and_saves_its_bytes(
 async def test_the_shufflers_operator_watches_a_batch_in_a_browser(services: Services) -> None:
     """`live` serves the page and its numbers, and ends on Ctrl-C."""
     signed = await services.publish(n_min=4, target_size=9)
-    await submit_bulk(services, signed, envelopes(signed, 3))
+    await clients.submit_bulk(services, signed, clients.envelopes(signed, 3))
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-u", "-c", _AT_A_TERMINAL, "live"),
         *(signed.digest().hex(), f"--address=shuffler={services.shuffler.address}"),
-        *credentials(services, "shuffler"),
+        *clients.credentials(services, "shuffler"),
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(clients.DEADLINE):
             address = (await process.stdout.readline()).decode().split()[-1]
             page = await asyncio.to_thread(_read, address)
             progress = '"batch": null'
@@ -156,7 +145,7 @@ async def test_the_shufflers_operator_watches_a_batch_in_a_browser(services: Ser
 
 
 def _read(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=DEADLINE) as answer:  # noqa: S310  # our own page
+    with urllib.request.urlopen(address, timeout=clients.DEADLINE) as answer:  # noqa: S310  # our own page
         return str(answer.read().decode())
 
 
@@ -168,10 +157,10 @@ async def test_a_batch_over_its_populations_budget_is_quarantined(services: Serv
     """The ledger holds only the first release; commands erase the second batch at both services."""
     fields = {"n_min": _USERS, "target_size": _USERS, "population": "staff", "budget_epsilon": 0.75}
     first, second = await services.publish(**fields), await services.publish(**fields)
-    result = await collect(services, first, _USERS)
-    assert BatchState.ERASED is await final_state(services, first)
-    await submit_bulk(services, second, envelopes(second, _USERS))
-    assert BatchState.QUARANTINED is await final_state(services, second)
+    result = await clients.collect(services, first, _USERS)
+    assert BatchState.ERASED is await clients.final_state(services, first)
+    await clients.submit_bulk(services, second, clients.envelopes(second, _USERS))
+    assert BatchState.QUARANTINED is await clients.final_state(services, second)
     async with services.operator() as operator:
         entries, head = await operator.ledger()
         with pytest.raises(ShuffleDpError, match=r"the budget is 0\.75"):
@@ -188,24 +177,26 @@ async def test_a_batch_over_its_populations_budget_is_quarantined(services: Serv
     )
     assert result.guarantees[0].epsilon == entry.epsilon
     assert entry.composed_epsilon <= 0.75
-    printed = json.loads(await command(services, "ledger", "--json"))
+    printed = json.loads(await clients.command(services, "ledger", "--json"))
     assert {"entry": 1, "entry_hash": head.entry_hash.hex()} == printed["head"]
     [budget] = printed["populations"][0]["budgets"]
     assert entry.composed_epsilon == budget["spent_epsilon"] == 0.75 - budget["left_epsilon"]
-    shown = await command(services, "task", "show", second.digest().hex())
+    shown = await clients.command(services, "task", "show", second.digest().hex())
     assert f" {rounded_down(budget['left_epsilon'])} " in shown
-    await command(services, "batch", "drop", second.digest().hex(), "--note", "too dear")
+    await clients.command(services, "batch", "drop", second.digest().hex(), "--note", "too dear")
     erase = (
         "batch",
         "erase",
         second.digest().hex(),
         f"--address=shuffler={services.shuffler.address}",
     )
-    status, _, complaint = await run_command(*erase, *credentials(services))
+    status, _, complaint = await run_command(*erase, *clients.credentials(services))
     assert (1, True) == (status, "wrong operator token" in complaint)
-    status, printed, _ = await run_command(*erase, *credentials(services, "shuffler"), "--json")
+    status, printed, _ = await run_command(
+        *erase, *clients.credentials(services, "shuffler"), "--json"
+    )
     assert (0, True) == (status, json.loads(printed)["erased"])
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(clients.DEADLINE):
         while [*services.directory.glob("*/batch-*")]:
             await asyncio.sleep(0.1)
     async with _shuffler(services) as operator:

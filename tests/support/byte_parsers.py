@@ -8,13 +8,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 
-from shuffledp.common.crypto.hpke import (
-    DEFAULT_SUITE,
-    HpkePrivateKey,
-    HpkePublicKey,
-    envelope_context,
-    report_context,
-)
+from shuffledp.common.crypto import hpke
 from shuffledp.common.crypto.privacy_tokens import PendingToken, TokenKey, token_challenge
 from shuffledp.common.crypto.signing import (
     PublicIdentity,
@@ -57,8 +51,8 @@ _TASKS: Final = (
     *map(_task, ITEM_PROTOCOLS),
     *map(kind_task, OF_OTHER_KINDS),
 )
-_REPORT: Final = report_context(_DIGEST)
-_ENVELOPE: Final = envelope_context(_DIGEST)
+_REPORT: Final = hpke.report_context(_DIGEST)
+_ENVELOPE: Final = hpke.envelope_context(_DIGEST)
 _MAX_ITEMS: Final = 1 << 12
 _SEALED: Final = _CASE.task.sealed_report_bytes
 _RAW_SIGNER: Final = TokenSigningKey.generate()
@@ -136,12 +130,12 @@ _BYTES: Final[tuple[tuple[Any, ...], ...]] = (
         *(
             4,
             "public key",
-            lambda raw: HpkePublicKey(DEFAULT_SUITE, raw).sealer(_REPORT)(b"report"),
+            lambda raw: hpke.HpkePublicKey(hpke.DEFAULT_SUITE, raw).sealer(_REPORT)(b"report"),
         ),
         _CASE.task.analyzer_key,
     ),
     (
-        *(4, "private key", lambda raw: HpkePrivateKey(DEFAULT_SUITE, raw).public_key()),
+        *(4, "private key", lambda raw: hpke.HpkePrivateKey(hpke.DEFAULT_SUITE, raw).public_key()),
         _CASE.analyzer_key.private_bytes(),
     ),
     (

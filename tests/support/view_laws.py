@@ -8,13 +8,7 @@ from scipy import stats
 
 from shuffledp.common.task.shuffler_spec import GeometricNoise
 from shuffledp.common.task.uniform_dummies import BinomialDummies
-from tests.support.exhaustive_delta import (
-    averaged,
-    beside,
-    excess,
-    histogram_distribution,
-    summed,
-)
+from tests.support import exhaustive_delta
 
 View = Mapping[Any, float]
 Digits = tuple[int, ...]
@@ -23,10 +17,12 @@ Digits = tuple[int, ...]
 def hidden(own: int, size: int, spec: BinomialDummies, users: int, refused: int = 0) -> View:
     """Enumerate one view: the victim's item, and dummies of so many users but for `refused`."""
     numbers = range(users + 1 if spec.extra_weight else 1)
-    return averaged(
+    return exhaustive_delta.averaged(
         (
             float(stats.binom.pmf(more, users, spec.extra_probability)),
-            histogram_distribution(own, size, max(0, users * spec.per_user + more - refused)),
+            exhaustive_delta.histogram_distribution(
+                own, size, max(0, users * spec.per_user + more - refused)
+            ),
         )
         for more in numbers
     )
@@ -41,7 +37,7 @@ def noised(own: int, size: int, noises: Sequence[GeometricNoise]) -> View:
         for law in [_law(noise)]
         for item in items
     ]
-    return summed({items[own]: 1.0}, *laws)
+    return exhaustive_delta.summed({items[own]: 1.0}, *laws)
 
 
 def _law(noise: GeometricNoise) -> list[float]:
@@ -60,5 +56,5 @@ def digits_of(point: int, radices: Sequence[int]) -> Digits:
 
 def largest_delta(worlds: Mapping[Any, Sequence[View]], epsilon: float) -> float:
     """Return the largest δ over all pairs of values, each with its law of every view."""
-    joint = [beside(*views) for views in worlds.values()]
-    return max(excess(pair, epsilon) for pair in itertools.permutations(joint, 2))
+    joint = [exhaustive_delta.beside(*views) for views in worlds.values()]
+    return max(exhaustive_delta.excess(pair, epsilon) for pair in itertools.permutations(joint, 2))

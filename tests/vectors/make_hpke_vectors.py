@@ -13,15 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from shuffledp.common.crypto.hpke import (
-    DEFAULT_SUITE,
-    SUITES,
-    HpkePrivateKey,
-    SealContext,
-    envelope_context,
-    report_context,
-    suite_named,
-)
+from shuffledp.common.crypto import hpke
 from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
 
 FOLDER = Path(__file__).parent
@@ -29,13 +21,17 @@ FOLDER = Path(__file__).parent
 _TAG_BYTES = 16
 
 
-def _key(suite: str, name: str) -> HpkePrivateKey:
+def _key(suite: str, name: str) -> hpke.HpkePrivateKey:
     seed = hashlib.sha256(b"shuffledp test key " + name.encode()).digest()
-    return HpkePrivateKey(suite, seed)
+    return hpke.HpkePrivateKey(suite, seed)
 
 
 def _case(
-    name: str, key: HpkePrivateKey, context: SealContext, sealed: bytes, plaintext: bytes | None
+    name: str,
+    key: hpke.HpkePrivateKey,
+    context: hpke.SealContext,
+    sealed: bytes,
+    plaintext: bytes | None,
 ) -> dict[str, Any]:
     sender, recipient = context[-DIGEST_BYTES - 2 : -DIGEST_BYTES]
     return {
@@ -52,14 +48,14 @@ def _case(
 def _cases(suite: str) -> list[dict[str, Any]]:
     analyzer, shuffler = _key(suite, "analyzer"), _key(suite, "shuffler")
     digest, other_digest = TaskDigest(bytes(range(32))), TaskDigest(bytes(range(1, 33)))
-    report, envelope = report_context(digest), envelope_context(digest)
+    report, envelope = hpke.report_context(digest), hpke.envelope_context(digest)
     text = b"twelve bytes"
     sealed = analyzer.public_key().sealer(report)(text)
     in_envelope = shuffler.public_key().sealer(envelope)(b"id" + sealed)
     empty = analyzer.public_key().sealer(report)(b"")
     enc, overhead = (
-        suite_named(suite).overhead_bytes - _TAG_BYTES,
-        suite_named(suite).overhead_bytes,
+        hpke.suite_named(suite).overhead_bytes - _TAG_BYTES,
+        hpke.suite_named(suite).overhead_bytes,
     )
     lengths = (1, enc - 1, enc, overhead - 1, overhead, len(sealed) - 1)
     return [
@@ -67,7 +63,7 @@ def _cases(suite: str) -> list[dict[str, Any]]:
         _case("an envelope opens", shuffler, envelope, in_envelope, b"id" + sealed),
         _case("an empty plaintext opens", analyzer, report, empty, b""),
         _case("wrong key", shuffler, report, sealed, None),
-        _case("wrong digest", analyzer, report_context(other_digest), sealed, None),
+        _case("wrong digest", analyzer, hpke.report_context(other_digest), sealed, None),
         _case("wrong role", analyzer, envelope, sealed, None),
         _case("empty", analyzer, report, b"", None),
         *(
@@ -83,7 +79,7 @@ def _cases(suite: str) -> list[dict[str, Any]]:
 
 
 def _bits(suite: str, enc: int, length: int) -> list[int]:
-    if suite == DEFAULT_SUITE:
+    if suite == hpke.DEFAULT_SUITE:
         return list(range(8 * length))
     starts = {
         0,
@@ -104,8 +100,8 @@ def _flipped(sealed: bytes, bit: int) -> bytes:
 
 def main() -> None:
     """Write the vectors."""
-    for suite in SUITES:
-        name = "hpke.json" if suite == DEFAULT_SUITE else f"hpke-{suite}.json"
+    for suite in hpke.SUITES:
+        name = "hpke.json" if suite == hpke.DEFAULT_SUITE else f"hpke-{suite}.json"
         vectors = {"suite": suite, "cases": _cases(suite)}
         (FOLDER / name).write_text(json.dumps(vectors, indent=1) + "\n", encoding="utf-8")
 

@@ -12,15 +12,8 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 
 from shuffledp.common.crypto.signing import KeyUse, SigningIdentity, digest_of, prove_key
 from shuffledp.common.limits import MAX_UNIX_TIME
+from shuffledp.common.messages import inclusion_proof
 from shuffledp.common.messages.batch import BatchId
-from shuffledp.common.messages.inclusion_proof import (
-    BatchCommitment,
-    InclusionProof,
-    Tree,
-    bucket_hash,
-    prefix_of,
-    salted,
-)
 from shuffledp.common.task.specs import KeyValueSpec, MechanismSpec, RapporSpec
 from shuffledp.common.task.task import Task
 from shuffledp.common.task.task_parts import TaskShuffler
@@ -262,13 +255,15 @@ def _deeper(good: Mapping[str, Any]) -> dict[str, Any]:
     """Return the proof of a tree with one bucket beside the whole batch."""
     found = ParseDict(good["inclusion"], shuffler_pb2.GetInclusionResponse())
     bucket, commitment = found.bucket[4:], found.commitment
-    place = prefix_of(salted(commitment.salt, bytes.fromhex(good["leaf"])), 1)
-    hashes = bytes(32), bucket_hash(bucket)
-    tree = Tree(512, b"".join(hashes if place else reversed(hashes)))
+    place = inclusion_proof.prefix_of(
+        inclusion_proof.salted(commitment.salt, bytes.fromhex(good["leaf"])), 1
+    )
+    hashes = bytes(32), inclusion_proof.bucket_hash(bucket)
+    tree = inclusion_proof.Tree(512, b"".join(hashes if place else reversed(hashes)))
     tree.n_leaves = commitment.n_leaves
     digest, batch_id = TaskDigest(commitment.task_digest), BatchId(commitment.batch_id)
-    signed = BatchCommitment.sign(ANALYZER, digest, batch_id, tree, commitment.salt)
-    proof = InclusionProof(commitment=signed, bucket=bucket, path=tree.path(place))
+    signed = inclusion_proof.BatchCommitment.sign(ANALYZER, digest, batch_id, tree, commitment.salt)
+    proof = inclusion_proof.InclusionProof(commitment=signed, bucket=bucket, path=tree.path(place))
     return MessageToDict(proof_to_wire(proof, len(bucket) // 32))
 
 

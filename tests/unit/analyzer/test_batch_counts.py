@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shuffledp.analyzer.batch_counts import (
-    BatchCounts,
-    SliceCounts,
-    check_counts,
-    check_lengths,
-    refuse_excess_padding,
-)
+from shuffledp.analyzer import batch_counts
 from shuffledp.common.crypto.hpke import report_context
 from shuffledp.common.errors import SuspectBatchError
 from shuffledp.common.mechanisms.base import Reports, is_null, null_reports
@@ -108,10 +102,10 @@ async def test_too_many_refused_reports_fail(
     """One of twenty is 5 %: a second copy."""
     sealed = _sealed(_MECHANISM.dummies(19, np.random.default_rng(7)))
     opened = await count(job_over(tmp_path, _CASE, [*sealed, sealed[4]]))
-    counts = refuse_excess_padding(opened, _CASE.task, _batch(20))
+    counts = batch_counts.refuse_excess_padding(opened, _CASE.task, _batch(20))
     many = "1 of the batch's 20 reports were refused"
     with pytest.raises(SuspectBatchError, match=many) if suspect else nullcontext():
-        check_counts(counts, 20, share)
+        batch_counts.check_counts(counts, 20, share)
 
 
 @pytest.mark.parametrize(("short", "suspect"), [(0, False), (4.5, False), (5.5, True)])
@@ -127,7 +121,7 @@ def test_too_few_long_submissions_are_suspect(
     batch = replace(_batch(20), n_users=10_000, by_length=(10_000 - long, long))
     message = r"\d+ of 10000 submissions have 6 or more reports; about 900 of 9000 honest users"
     with pytest.raises(SuspectBatchError, match=message) if suspect else nullcontext():
-        check_lengths(batch, task)
+        batch_counts.check_lengths(batch, task)
 
 
 _MANY: Final = NegativeBinomialDummies(per_user=1, trials=2, extra_weight=2**31, most=60)
@@ -146,13 +140,13 @@ def _lengths_batch(numbers: NDArray[np.int64]) -> BatchManifest:
 def test_honest_lengths_are_not_suspect() -> None:
     """Of 61 lengths most are rare. Seed 5; fails by chance with probability 3e-4 over seeds."""
     for numbers in np.random.default_rng(5).multinomial(5000, _MANY.length_probabilities(), 1000):
-        check_lengths(_lengths_batch(numbers), _many_task())
+        batch_counts.check_lengths(_lengths_batch(numbers), _many_task())
 
 
 @pytest.mark.parametrize("by_length", [(), (10,)])
 def test_one_length_is_never_suspect(by_length: tuple[int, ...]) -> None:
     """A manifest need not count it."""
-    check_lengths(replace(_batch(20), by_length=by_length), _CASE.task)
+    batch_counts.check_lengths(replace(_batch(20), by_length=by_length), _CASE.task)
 
 
 @pytest.mark.parametrize(("users", "fewest"), [(100, 4), (500, 8), (20_000, 14)])
@@ -167,7 +161,7 @@ def test_dropped_long_submissions_are_suspect(users: int, fewest: int) -> None:
 
     assert rarest.min() > 3e-7 / 60
     with pytest.raises(SuspectBatchError, match=message):
-        check_lengths(_lengths_batch(kept.astype(np.int64)), _many_task())
+        batch_counts.check_lengths(_lengths_batch(kept.astype(np.int64)), _many_task())
 
 
 def test_more_padding_than_the_lengths_allow_is_refused() -> None:
@@ -175,10 +169,13 @@ def test_more_padding_than_the_lengths_allow_is_refused() -> None:
     items = ItemDummies(trials=30, extra_weight=2**28, most=8)
     for dummies, most in ((_MANY, 0), (replace(_MANY, most=600), 2), (items, 8)):
         task = changed(protocol_task("aue" if dummies is items else "od-hp"), dummies=dummies)
-        counts = BatchCounts.joined(
-            np.zeros(1, dtype=np.int64), [SliceCounts(50, 100, 0, 0)], n_repeated=0, open_seconds=0
+        counts = batch_counts.BatchCounts.joined(
+            np.zeros(1, dtype=np.int64),
+            [batch_counts.SliceCounts(50, 100, 0, 0)],
+            n_repeated=0,
+            open_seconds=0,
         )
-        found = refuse_excess_padding(counts, task, _batch(10_000))
+        found = batch_counts.refuse_excess_padding(counts, task, _batch(10_000))
 
         assert (10 * most, 100 - 10 * most) == (found.null, found.refused["malformed"])
 
@@ -193,13 +190,13 @@ def test_all_null_reports_that_rooms_can_hold_are_accepted() -> None:
         null = sum(int(is_null(reports).sum()) for reports in drawn)
         sent.append((null, sum(map(len, drawn))))
     for null, added in sent:
-        counts = BatchCounts.joined(
+        counts = batch_counts.BatchCounts.joined(
             np.zeros(1, dtype=np.int64),
-            [SliceCounts(10 + max(0, added - null), null, 0, 0)],
+            [batch_counts.SliceCounts(10 + max(0, added - null), null, 0, 0)],
             n_repeated=0,
             open_seconds=0,
         )
-        found = refuse_excess_padding(counts, task, _batch(10 + added))
+        found = batch_counts.refuse_excess_padding(counts, task, _batch(10 + added))
         assert (min(null, largest), max(0, null - largest)) == (found.null, found.n_refused)
 
 
@@ -208,9 +205,9 @@ def test_too_few_of_the_largest_rooms_are_suspect() -> None:
     task = protocol_task("signed")
     chances, users = task.dummies.length_probabilities(), 10_000
     for numbers in np.random.default_rng(10).multinomial(users, chances, 300):
-        check_lengths(_lengths_batch(numbers), task)
+        batch_counts.check_lengths(_lengths_batch(numbers), task)
     numbers = np.rint(users * chances).astype(np.int64)
     short = math.ceil(6 * math.sqrt(users * chances[-1] * (1 - chances[-1])))
     numbers[[-2, -1]] += [short, -short]
     with pytest.raises(SuspectBatchError, match=r"of 10000 submissions have 7 or more reports"):
-        check_lengths(_lengths_batch(numbers), task)
+        batch_counts.check_lengths(_lengths_batch(numbers), task)

@@ -28,16 +28,10 @@ from shuffledp.common.messages.guarantee import claimed
 from shuffledp.common.messages.result import Estimate, Histogram, KeyValues, Means, Result
 from shuffledp.common.messages.submission import plain_reports
 from shuffledp.common.protocols import PROTOCOLS, protocols_of
+from shuffledp.common.task import shuffler_spec
 from shuffledp.common.task.draft import PairDraft
 from shuffledp.common.task.dummies import EXTRA_WEIGHT_SUM
 from shuffledp.common.task.named_dummies import ItemDummies
-from shuffledp.common.task.shuffler_spec import (
-    KEEP_SUM,
-    RATIO_SUM,
-    BinomialNoise,
-    GeometricNoise,
-    ShufflerSpec,
-)
 from shuffledp.common.task.task import Task
 from shuffledp.lab.simulate.collection import collect
 from shuffledp.user_agent.contribution import encoder_for
@@ -166,12 +160,15 @@ def test_every_refused_report_weakens_the_guarantee_against_the_analyzer() -> No
     assert claimed(fewer).epsilon < claimed(result.guarantees).epsilon
 
 
-_COINS: Final = ShufflerSpec(noise=BinomialNoise(trials=60))
-_SAMPLED: Final = dataclasses.replace(_COINS, keep_weight=KEEP_SUM // 2)
-_SLOPES: Final = GeometricNoise(
-    peak=12, left_weight=RATIO_SUM * 3 // 4, right_weight=RATIO_SUM // 2, most=60
+_COINS: Final = shuffler_spec.ShufflerSpec(noise=shuffler_spec.BinomialNoise(trials=60))
+_SAMPLED: Final = dataclasses.replace(_COINS, keep_weight=shuffler_spec.KEEP_SUM // 2)
+_SLOPES: Final = shuffler_spec.GeometricNoise(
+    peak=12,
+    left_weight=shuffler_spec.RATIO_SUM * 3 // 4,
+    right_weight=shuffler_spec.RATIO_SUM // 2,
+    most=60,
 )
-_FLANKS: Final = ShufflerSpec(noise=_SLOPES)
+_FLANKS: Final = shuffler_spec.ShufflerSpec(noise=_SLOPES)
 _CASES: Final = {
     "sbin": published(**_PLAIN, shuffler=_COINS),
     "sbin, sampled": published(**_PLAIN, shuffler=_SAMPLED),
@@ -251,7 +248,7 @@ def test_estimates_are_unbiased_with_the_stated_error(name: str, lost: float) ->
     ],
 )
 async def test_an_implausible_number_of_reports_is_refused(
-    core: AnalyzerCore, spec: ShufflerSpec, reports: int, *, allowed: bool
+    core: AnalyzerCore, spec: shuffler_spec.ShufflerSpec, reports: int, *, allowed: bool
 ) -> None:
     """Far from the 153 expected: reports were lost or added."""
     signed = await core.publish(**_PLAIN, shuffler=spec)

@@ -7,31 +7,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from shuffledp.audit.statistics import (
-    TEST_LEVEL,
-    Places,
-    ceiling,
-    p_binomial,
-    p_blocks,
-    p_cells,
-    p_group_order,
-    p_neighbours,
-    p_poisson,
-    p_rank,
-    p_rank_sum,
-    p_successions,
-    probability_lower,
-    probability_upper,
-)
+from shuffledp.audit import statistics
 
 _REPEATS = 400
 _N = 1800
 _EACH = 3
-_TESTS: dict[str, Callable[[Places], float | None]] = {
-    "rank": p_rank,
-    "successions": p_successions,
-    "groups": lambda before: p_neighbours(before // _EACH),
-    "blocks": p_blocks,
+_TESTS: dict[str, Callable[[statistics.Places], float | None]] = {
+    "rank": statistics.p_rank,
+    "successions": statistics.p_successions,
+    "groups": lambda before: statistics.p_neighbours(before // _EACH),
+    "blocks": statistics.p_blocks,
 }
 
 
@@ -44,13 +29,19 @@ def test_counts_and_rare_events_are_tested_by_their_exact_distributions() -> Non
     """On both sides; an error of 2 % in a probability is detected."""
     rng = np.random.default_rng(1)
 
-    assert _even([p_binomial(int(n), 1000, 0.3) for n in rng.binomial(1000, 0.3, _REPEATS)])
-    assert _even([p_poisson(int(n), 1.0) for n in rng.poisson(1.0, _REPEATS)])
+    assert _even(
+        [statistics.p_binomial(int(n), 1000, 0.3) for n in rng.binomial(1000, 0.3, _REPEATS)]
+    )
+    assert _even([statistics.p_poisson(int(n), 1.0) for n in rng.poisson(1.0, _REPEATS)])
     for off in (306_000, 294_000):
-        assert p_binomial(off, 1_000_000, 0.3) < TEST_LEVEL
-    assert (0, 1, 0) == (p_binomial(1, 10, 0.0), p_binomial(0, 10, 0.0), p_binomial(9, 10, 1.0))
+        assert statistics.p_binomial(off, 1_000_000, 0.3) < statistics.TEST_LEVEL
+    assert (0, 1, 0) == (
+        statistics.p_binomial(1, 10, 0.0),
+        statistics.p_binomial(0, 10, 0.0),
+        statistics.p_binomial(9, 10, 1.0),
+    )
     for number, mean in ((20, 1.0), (0, 30.0)):
-        assert p_poisson(number, mean) < TEST_LEVEL
+        assert statistics.p_poisson(number, mean) < statistics.TEST_LEVEL
 
 
 @pytest.mark.parametrize("cells", [2, 3, 50, 3000])
@@ -61,7 +52,7 @@ def test_draws_from_the_distribution_pass_and_from_another_fail(cells: int) -> N
     other = chances * rng.uniform(0.9, 1.1, cells)
 
     assert _even([_of_cells(rng.multinomial(20_000, chances), chances) for _ in range(_REPEATS)])
-    assert _of_cells(rng.multinomial(10**7, other / other.sum()), chances) < TEST_LEVEL
+    assert _of_cells(rng.multinomial(10**7, other / other.sum()), chances) < statistics.TEST_LEVEL
 
 
 def test_rare_cells_are_tested_with_their_neighbours() -> None:
@@ -70,29 +61,31 @@ def test_rare_cells_are_tested_with_their_neighbours() -> None:
     even, drawn = np.ones(20_000), rng.integers(0, 10_000, 100_000)
 
     uniform = np.bincount(rng.integers(0, 20_000, 100_000), minlength=20_000)
-    assert _of_cells(uniform, even) > TEST_LEVEL
-    assert _of_cells(np.bincount(drawn, minlength=20_000), even) < TEST_LEVEL
-    assert _of_cells(np.bincount(drawn // 100 * 200, minlength=20_000), even) < TEST_LEVEL
+    assert _of_cells(uniform, even) > statistics.TEST_LEVEL
+    assert _of_cells(np.bincount(drawn, minlength=20_000), even) < statistics.TEST_LEVEL
+    assert (
+        _of_cells(np.bincount(drawn // 100 * 200, minlength=20_000), even) < statistics.TEST_LEVEL
+    )
 
 
 def _of_cells(observed: np.ndarray, chances: np.ndarray) -> float:
-    level = p_cells(observed, chances)
+    level = statistics.p_cells(observed, chances)
     assert level is not None
     return level
 
 
 def test_a_draw_of_probability_0_fails() -> None:
     """A single draw in such a cell suffices."""
-    assert p_cells(np.array([10**6, 10**6, 1]), np.array([0.5, 0.5, 0.0])) == 0
+    assert statistics.p_cells(np.array([10**6, 10**6, 1]), np.array([0.5, 0.5, 0.0])) == 0
     assert _of_cells(np.array([10**6, 10**6 + 10, 0]), np.array([0.5, 0.5, 0.0])) > 0.5
-    assert p_cells(np.array([120, 0]), np.array([1.0, 1.0])) is None
+    assert statistics.p_cells(np.array([120, 0]), np.array([1.0, 1.0])) is None
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(1, 10), (7, 10), (500, 10_000)])
 def test_bounds_have_exactly_the_stated_level(successes: int, trials: int) -> None:
     """By the binomial distribution."""
-    lower = probability_lower(successes, trials, 0.01)
-    upper = probability_upper(successes, trials, 0.01)
+    lower = statistics.probability_lower(successes, trials, 0.01)
+    upper = statistics.probability_upper(successes, trials, 0.01)
 
     assert stats.binom.sf(successes - 1, trials, lower) == pytest.approx(0.01, rel=1e-6)
     assert stats.binom.cdf(successes, trials, upper) == pytest.approx(0.01, rel=1e-6)
@@ -100,14 +93,14 @@ def test_bounds_have_exactly_the_stated_level(successes: int, trials: int) -> No
 
 def test_the_ceiling_is_about_ln_of_trials_over_ln_of_two_over_the_level() -> None:
     """The bound that a perfect attack reaches."""
-    assert ceiling(10**6, 0.0) == pytest.approx(
-        math.log(10**6 / math.log(2 / TEST_LEVEL)), rel=1e-3
+    assert statistics.ceiling(10**6, 0.0) == pytest.approx(
+        math.log(10**6 / math.log(2 / statistics.TEST_LEVEL)), rel=1e-3
     )
-    assert ceiling(10**6, 0.01) < ceiling(10**6, 0.0)
-    assert ceiling(3, 0.999) == 0
+    assert statistics.ceiling(10**6, 0.01) < statistics.ceiling(10**6, 0.0)
+    assert statistics.ceiling(3, 0.999) == 0
 
 
-def _p_value(name: str, before: Places) -> float:
+def _p_value(name: str, before: statistics.Places) -> float:
     """Return the p-value, or 1 if there are too few reports."""
     level = _TESTS[name](before)
     return 1.0 if level is None else level
@@ -124,15 +117,15 @@ def test_uniform_orders_rarely_fail(name: str) -> None:
     found = np.array([_p_value(name, rng.permutation(_N)) for _ in range(300)])
 
     assert np.mean(found < 0.01) <= 0.05
-    assert TEST_LEVEL < found.min()
+    assert statistics.TEST_LEVEL < found.min()
 
 
 @pytest.mark.parametrize("name", _TESTS)
 def test_every_test_detects_a_kept_order_and_most_detect_a_reversed_one(name: str) -> None:
     """Two blocks do not distinguish an order from its reverse; few reports are no evidence."""
-    assert TEST_LEVEL > _p_value(name, np.arange(_N))
-    assert name == "blocks" or TEST_LEVEL > _p_value(name, np.arange(_N)[::-1])
-    assert all(TEST_LEVEL < _p_value(name, np.arange(n)) for n in range(3))
+    assert statistics.TEST_LEVEL > _p_value(name, np.arange(_N))
+    assert name == "blocks" or statistics.TEST_LEVEL > _p_value(name, np.arange(_N)[::-1])
+    assert all(statistics.TEST_LEVEL < _p_value(name, np.arange(n)) for n in range(3))
 
 
 def test_marked_reports_in_front_and_groups_in_arrival_order_fail() -> None:
@@ -141,9 +134,11 @@ def test_marked_reports_in_front_and_groups_in_arrival_order_fail() -> None:
     marked = np.arange(_N) < _N // _EACH
     groups = np.split(np.arange(_N), np.sort(rng.choice(_N, size=60, replace=False)))
 
-    assert TEST_LEVEL > p_rank_sum(marked)
-    assert TEST_LEVEL < p_rank_sum(rng.permutation(marked))
-    assert p_rank_sum(np.ones(4, dtype=np.bool_)) == 1
-    assert TEST_LEVEL > p_group_order(groups)
-    assert TEST_LEVEL > p_group_order(groups[::-1])
-    assert TEST_LEVEL < p_group_order([groups[place] for place in rng.permutation(len(groups))])
+    assert statistics.TEST_LEVEL > statistics.p_rank_sum(marked)
+    assert statistics.TEST_LEVEL < statistics.p_rank_sum(rng.permutation(marked))
+    assert statistics.p_rank_sum(np.ones(4, dtype=np.bool_)) == 1
+    assert statistics.TEST_LEVEL > statistics.p_group_order(groups)
+    assert statistics.TEST_LEVEL > statistics.p_group_order(groups[::-1])
+    assert statistics.TEST_LEVEL < statistics.p_group_order(
+        [groups[place] for place in rng.permutation(len(groups))]
+    )

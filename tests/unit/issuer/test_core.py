@@ -8,15 +8,8 @@ from typing import Any, NoReturn, TypeVar
 import gmpy2
 import pytest
 
+from shuffledp.common import errors
 from shuffledp.common.crypto.privacy_tokens import PendingToken
-from shuffledp.common.errors import (
-    ConflictError,
-    CredentialError,
-    SettingsError,
-    StorageError,
-    UnknownKeyError,
-    WireError,
-)
 from shuffledp.common.runtime.state_directory import atomic_write
 from shuffledp.issuer.core import signing_threads
 from shuffledp.issuer.issuance_store import Wanted
@@ -35,7 +28,7 @@ async def test_a_person_gets_one_token_of_each_key(core: IssuerCore) -> None:
     assert keys[0].is_valid_token(token.finalize(signature), CHALLENGE)
     assert signature == await core.issue(token)
     for _ in range(2):
-        with pytest.raises(ConflictError, match="already has a token of this key"):
+        with pytest.raises(errors.ConflictError, match="already has a token of this key"):
             await core.issue(pending(keys[0], 2))
     assert signature == await core.issue(token)
     for other, person in ((pending(keys[1], 3), "Ada"), (pending(keys[0], 4), "Bo Li")):
@@ -47,7 +40,7 @@ async def test_nobody_without_a_credential_gets_a_token(core: IssuerCore) -> Non
     """A wrong or empty secret, or a hash from the list, is refused and stored nowhere."""
     token = pending(await core.create_key(), 1)
     for wrong in (b"", bytes(32), sha256(SECRETS["Ada"]).digest(), SECRETS["Ada"] + b"\0"):
-        with pytest.raises(CredentialError):
+        with pytest.raises(errors.CredentialError):
             await core.issuance.issue(token.key.key_id, token.blinded(), wrong)
 
     assert {"credential": 4} == core.counts
@@ -57,7 +50,7 @@ async def test_nobody_without_a_credential_gets_a_token(core: IssuerCore) -> Non
 async def test_a_message_that_cannot_be_signed_spends_nothing(core: IssuerCore) -> None:
     """The person may still send a right one."""
     token = pending(await core.create_key(), 1)
-    with pytest.raises(WireError):
+    with pytest.raises(errors.WireError):
         await core.issuance.issue(token.key.key_id, b"\xff" * 256, SECRETS["Ada"])
 
     assert token.finalize(await core.issue(token))
@@ -72,16 +65,16 @@ async def test_a_key_signs_until_its_end_and_is_then_erased(core: IssuerCore) ->
     for token in tokens:
         await core.issue(token)
     core.clock.seconds += 1
-    with pytest.raises(UnknownKeyError, match="ended at 2001-09-10 01:46:40 UTC"):
+    with pytest.raises(errors.UnknownKeyError, match="ended at 2001-09-10 01:46:40 UTC"):
         await core.issue(tokens[0])
     core.clock.seconds += 30 * DAY - 1
     await core.issuance.destroy_ended()
     assert 2 == len(core.keys.held())
     core.clock.seconds += 1
     await core.issuance.destroy_ended()
-    with pytest.raises(UnknownKeyError, match="no token key of this id"):
+    with pytest.raises(errors.UnknownKeyError, match="no token key of this id"):
         await core.issue(tokens[0])
-    with pytest.raises(WireError, match="must be after the present"):
+    with pytest.raises(errors.WireError, match="must be after the present"):
         await core.issuance.create_key(int(core.clock.now()))
 
     assert {other.key_id.hex()} == core.keys.held()
@@ -113,7 +106,7 @@ async def test_of_concurrent_requests_one_message_wins(core: IssuerCore) -> None
 
     given = {answer for answer in tried if isinstance(answer, bytes)}
     assert 1 == len(given)
-    assert {ConflictError} == {type(one) for one in tried if not isinstance(one, bytes)}
+    assert {errors.ConflictError} == {type(one) for one in tried if not isinstance(one, bytes)}
     assert [8, 4] == [core.counts["second message"], 12 - core.counts["second message"]]
     assert 1 == len(_rows(core))
 
@@ -143,10 +136,10 @@ async def test_a_signature_leaves_only_after_it_is_stored(
     token = pending(await core.create_key(), 1)
 
     async def failing(*_: Any) -> NoReturn:
-        raise StorageError("the disk of the state directory is full")
+        raise errors.StorageError("the disk of the state directory is full")
 
     monkeypatch.setattr(core.store, "settle", failing)
-    with pytest.raises(StorageError):
+    with pytest.raises(errors.StorageError):
         await core.issue(token)
     monkeypatch.undo()
     assert token.finalize(await core.issue(token))
@@ -157,7 +150,7 @@ async def test_calls_that_wait_share_a_transaction(
 ) -> None:
     """40 calls take one hand-over to the database; if it fails, each may be sent again."""
     key, settle, transactions = await core.create_key(), core.store.settle, list[int]()
-    failures = [StorageError("the disk of the state directory is full")]
+    failures = [errors.StorageError("the disk of the state directory is full")]
 
     async def counted(calls: Any, sign: Any) -> Any:
         transactions.append(len(calls))
@@ -172,7 +165,7 @@ async def test_calls_that_wait_share_a_transaction(
         calls = (core.issue(pending(key, seed), person) for seed, person in people)
         return await asyncio.gather(*calls, return_exceptions=True)
 
-    assert {StorageError} == set(map(type, await ask_all()))
+    assert {errors.StorageError} == set(map(type, await ask_all()))
     assert 2 == len(set(await ask_all()))
     assert [40, 40] == transactions
 
@@ -187,7 +180,7 @@ async def test_a_bulk_call_is_answered_as_single_ones_are(core: IssuerCore) -> N
     assert ada.finalize(given[0])
     assert bo.finalize(given[1])
     assert {"issued": 2, "repeated": 3} == core.counts
-    with pytest.raises(ConflictError):
+    with pytest.raises(errors.ConflictError):
         await core.issue_bulk((ada, "Ada"), (pending(key, 3), "Bo Li"))
     assert 2 == len(_rows(core))
 
@@ -199,7 +192,7 @@ async def test_a_bulk_call_with_a_second_message_of_a_person_signs_the_first(
     key = await core.create_key()
     ada, other, bo = (pending(key, seed) for seed in range(3))
     for _ in range(2):
-        with pytest.raises(ConflictError):
+        with pytest.raises(errors.ConflictError):
             await core.issue_bulk((ada, "Ada"), (other, "Ada"), (bo, "Bo Li"))
 
     assert 2 == len(_rows(core))
@@ -213,10 +206,10 @@ async def test_a_bulk_call_with_a_wrong_credential_signs_nothing(core: IssuerCor
     key = await core.create_key()
     good = (key.key_id, pending(key, 1).blinded(), SECRETS["Ada"])
     for wrong, error in (
-        ((*good[:2], bytes(32)), CredentialError),
-        ((bytes(32), *good[1:]), UnknownKeyError),
-        ((key.key_id, b"\xff" * 256, SECRETS["Bo Li"]), WireError),
-        ((key.key_id, b"\xff" * 256, SECRETS["Ada"]), WireError),
+        ((*good[:2], bytes(32)), errors.CredentialError),
+        ((bytes(32), *good[1:]), errors.UnknownKeyError),
+        ((key.key_id, b"\xff" * 256, SECRETS["Bo Li"]), errors.WireError),
+        ((key.key_id, b"\xff" * 256, SECRETS["Ada"]), errors.WireError),
     ):
         with pytest.raises(error):
             await core.issuance.issue_bulk([good, wrong])
@@ -233,7 +226,7 @@ async def test_a_message_that_cannot_be_signed_spoils_no_other_of_its_person(
     bad = core.issuance.issue(key.key_id, b"\xff" * 256, SECRETS["Ada"])
     refused, given = await asyncio.gather(bad, core.issue(pending(key, 1)), return_exceptions=True)
 
-    assert isinstance(refused, WireError)
+    assert isinstance(refused, errors.WireError)
     assert isinstance(given, bytes)
 
 
@@ -262,7 +255,7 @@ async def _tried_with_a_crash(folder: Path, number: int) -> Faults:
     both = (token, "Ada"), (pending(key, 3), "Bo Li")
     given = {(await _until_done(core, lambda: core.issue_bulk(*both)))[0] for _ in range(2)}
     given |= {await _until_done(core, lambda: core.issue(token))}
-    with pytest.raises(ConflictError):
+    with pytest.raises(errors.ConflictError):
         await _until_done(core, lambda: core.issue(other))
     core.clock.seconds += 31 * DAY
     await _until_done(core, lambda: core.issuance.check_complete())  # noqa: PLW0108  # a new one
@@ -308,7 +301,7 @@ async def test_a_key_that_the_database_does_not_know_stops_the_start(core: Issue
     core.store.close()
     (core.path / "issuer.sqlite").unlink()
     core.start()
-    with pytest.raises(SettingsError, match=r"does not know token-\w{64}\.key: it is lost"):
+    with pytest.raises(errors.SettingsError, match=r"does not know token-\w{64}\.key: it is lost"):
         await core.issuance.check_complete()
 
 
@@ -321,7 +314,7 @@ async def test_a_token_key_whose_file_is_missing_stops_the_start(core: IssuerCor
     file.unlink()
     core.store.close()
     core.start()
-    with pytest.raises(SettingsError, match=r"token-\w{64}\.key is missing"):
+    with pytest.raises(errors.SettingsError, match=r"token-\w{64}\.key is missing"):
         await core.issuance.check_complete()
     atomic_write(file, kept, 0o600)
     core.store.close()

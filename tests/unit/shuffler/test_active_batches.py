@@ -7,20 +7,10 @@ from typing import Any
 import pytest
 
 from shuffledp.audit.harness.party_cores import store_holding
+from shuffledp.common import errors
 from shuffledp.common.crypto.hpke import HpkePrivateKey, key_id
 from shuffledp.common.crypto.key_ring import DAY
 from shuffledp.common.crypto.signing import SignedTask, SigningIdentity
-from shuffledp.common.errors import (
-    BatchStateError,
-    DamagedStorageError,
-    OverloadError,
-    PeerRefusalError,
-    ProofError,
-    SettingsError,
-    TaskError,
-    UnknownKeyError,
-    UnknownTaskError,
-)
 from shuffledp.common.messages.batch import BatchId, BatchState
 from shuffledp.common.runtime.state_directory import StateDirectory
 from shuffledp.common.task.shuffler_spec import BinomialNoise, ShufflerSpec
@@ -34,21 +24,21 @@ from tests.support.tasks import SHUFFLER_NOISE, published
 
 async def test_tasks_for_other_shufflers_are_refused(shuffler: Shuffler) -> None:
     """The task is unknown, another one, by another signer, or sealed to another key."""
-    with pytest.raises(UnknownTaskError):
+    with pytest.raises(errors.UnknownTaskError):
         await shuffler.collection.submit(TaskDigest(bytes(32)), b"")
 
     forged = SigningIdentity.generate().sign(CASE.task.to_bytes())
     shuffler.batches.analyzer = dataclasses.replace(
         shuffler.batches.analyzer, client=MemoryAnalyzer(forged)
     )
-    with pytest.raises(ProofError):
+    with pytest.raises(errors.ProofError):
         await shuffler.collection.fetch_task(DIGEST)
 
     other = CASE.identity.sign(dataclasses.replace(CASE.task, nonce=bytes(32)).to_bytes())
     wrong = MemoryAnalyzer(CASE.signed)
     wrong.get_task = lambda _: asyncio.sleep(0, other)  # type: ignore[method-assign, assignment]
     shuffler.batches.analyzer = dataclasses.replace(shuffler.batches.analyzer, client=wrong)
-    with pytest.raises(ProofError, match="not the requested task"):
+    with pytest.raises(errors.ProofError, match="not the requested task"):
         await shuffler.collection.fetch_task(DIGEST)
 
     shuffler.batches.analyzer = dataclasses.replace(
@@ -56,7 +46,9 @@ async def test_tasks_for_other_shufflers_are_refused(shuffler: Shuffler) -> None
     )
     elsewhere = StateDirectory.open(shuffler.path / "elsewhere")
     shuffler.batches.keys = store_holding(elsewhere, HpkePrivateKey.generate())
-    with pytest.raises(UnknownKeyError, match=r"shuffler_key, [0-9a-f]{16}, is not a key of"):
+    with pytest.raises(
+        errors.UnknownKeyError, match=r"shuffler_key, [0-9a-f]{16}, is not a key of"
+    ):
         await shuffler.collection.fetch_task(DIGEST)
     assert shuffler.key_files() == []
 
@@ -69,7 +61,7 @@ async def test_a_task_with_too_many_dummies_is_refused(tmp_path: Path) -> None:
     shuffler = Shuffler(tmp_path, case=case, most_dummies=expected)
     await shuffler.start()
     shuffler.batches.most_dummies = expected - 1
-    with pytest.raises(TaskError):
+    with pytest.raises(errors.TaskError):
         await shuffler.collection.fetch_task(case.signed.digest())
     shuffler.batches.most_dummies = expected
     await shuffler.collection.fetch_task(case.signed.digest())
@@ -102,7 +94,7 @@ async def test_concurrent_lookups_of_unknown_tasks_are_limited(shuffler: Shuffle
 
     async def slow(digest: TaskDigest) -> SignedTask:
         await going_on.wait()
-        raise PeerRefusalError("NOT_FOUND", digest.hex())
+        raise errors.PeerRefusalError("NOT_FOUND", digest.hex())
 
     shuffler.analyzer.get_task = slow  # type: ignore[method-assign]
     asking = [
@@ -110,7 +102,7 @@ async def test_concurrent_lookups_of_unknown_tasks_are_limited(shuffler: Shuffle
         for number in range(257)
     ]
     async with asyncio.timeout(5):
-        with pytest.raises(OverloadError, match="256 task lookups are running"):
+        with pytest.raises(errors.OverloadError, match="256 task lookups are running"):
             await asking.pop()
     for one in asking:
         one.cancel()
@@ -150,7 +142,9 @@ async def test_a_start_on_another_database_destroys_nothing(
     database = shuffler.path / "spool.sqlite"
     aside = database.rename(shuffler.path / "aside")
     for _ in range(2):
-        with pytest.raises(SettingsError, match=f"no batch for the key file {key_file.name}"):
+        with pytest.raises(
+            errors.SettingsError, match=f"no batch for the key file {key_file.name}"
+        ):
             await shuffler.start()
         shuffler.store.close()
         for file in shuffler.path.glob("spool.sqlite*"):
@@ -184,7 +178,7 @@ async def test_an_expired_key_is_needed_until_the_batch_is_over(shuffler: Shuffl
 
 
 def _unreadable(_: bytes) -> Task:
-    raise TaskError("of a later version")
+    raise errors.TaskError("of a later version")
 
 
 @pytest.mark.parametrize("users", [3, 5])
@@ -217,7 +211,7 @@ async def test_a_batch_that_cannot_be_resumed_waits_for_a_repair(
         await shuffler.restart()
         late = shuffler.clock.now() + 300 * DAY
         assert not shuffler.keys.rotate(late, await shuffler.batches.needed_keys())
-        with pytest.raises((BatchStateError, DamagedStorageError, TaskError)):
+        with pytest.raises((errors.BatchStateError, errors.DamagedStorageError, errors.TaskError)):
             await shuffler.collection.fetch_task(DIGEST)
         assert [] == shuffler.batches.unfinished()
     assert (damage == "no key") == (shuffler.key_files() == [])

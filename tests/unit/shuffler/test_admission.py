@@ -5,15 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from shuffledp.common import errors
 from shuffledp.common.crypto.privacy_tokens import nonce_of
 from shuffledp.common.crypto.token_signing import TokenSigningKey
-from shuffledp.common.errors import (
-    BatchStateError,
-    ConnectionLimitError,
-    CredentialError,
-    TokenUsedError,
-    WireError,
-)
 from shuffledp.common.messages.batch import BatchState
 from shuffledp.common.messages.submission import Outcome
 from shuffledp.common.task_digest import TaskDigest
@@ -40,10 +34,10 @@ async def test_a_token_admits_one_submission_and_its_retry(shuffler: Shuffler) -
     token, first = new_token(DIGEST), shuffler.envelope()
     assert Outcome.STORED is await shuffler.collection.submit(DIGEST, first, token)
     assert Outcome.REPEATED is await shuffler.collection.submit(DIGEST, first, token)
-    with pytest.raises(TokenUsedError):
+    with pytest.raises(errors.TokenUsedError):
         await shuffler.collection.submit(DIGEST, shuffler.envelope(), token)
     await shuffler.restart()
-    with pytest.raises(TokenUsedError):
+    with pytest.raises(errors.TokenUsedError):
         await shuffler.collection.submit(DIGEST, shuffler.envelope(), token)
 
     assert await shuffler.users() == 1
@@ -62,7 +56,7 @@ async def test_concurrent_submissions_with_one_token_count_once(shuffler: Shuffl
         *(shuffler.collection.submit(DIGEST, envelope, token) for _ in range(3)),
         return_exceptions=True,
     )
-    assert [TokenUsedError] * 3 == [type(one) for one in together]
+    assert [errors.TokenUsedError] * 3 == [type(one) for one in together]
     bulk = await shuffler.collection.submit_bulk(
         DIGEST,
         [*[envelope] * 4, shuffler.envelope(), shuffler.envelope()],
@@ -77,13 +71,13 @@ async def test_concurrent_submissions_with_one_token_count_once(shuffler: Shuffl
 async def test_a_finished_batch_is_reported_whatever_the_token(shuffler: Shuffler) -> None:
     """A device without a token would otherwise retry for ever."""
     envelope = shuffler.envelope()
-    with pytest.raises(CredentialError):
+    with pytest.raises(errors.CredentialError):
         await shuffler.collection.submit(DIGEST, envelope, b"")
     shuffler.clock.seconds = float(CASE.task.deadline)
     await shuffler.advance()
     assert BatchState.EXPIRED is await shuffler.batch_state()
 
-    with pytest.raises(BatchStateError):
+    with pytest.raises(errors.BatchStateError):
         await shuffler.collection.submit(DIGEST, envelope, b"")
     assert [Outcome.CLOSED] == await shuffler.collection.submit_bulk(DIGEST, [envelope])
 
@@ -101,7 +95,7 @@ async def test_submissions_without_a_valid_token_are_refused(shuffler: Shuffler)
         (changed, "not signed by the task's issuer"),
         (other_key[:2] + good[2:98] + other_key[98:], "not signed by the task's issuer"),
     ):
-        with pytest.raises(CredentialError, match=rule):
+        with pytest.raises(errors.CredentialError, match=rule):
             await shuffler.collection.submit(DIGEST, shuffler.envelope(), token)
     bulk = [shuffler.envelope() for _ in range(4)]
     without, malformed = Outcome.UNAUTHENTICATED, Outcome.MALFORMED
@@ -119,7 +113,7 @@ async def test_a_nonce_is_spent_once_whatever_its_signature(shuffler: Shuffler) 
     one, two = (new_token(DIGEST, nonce=bytes(32)) for _ in range(2))
     assert one != two
     await shuffler.collection.submit(DIGEST, shuffler.envelope(), one)
-    with pytest.raises(TokenUsedError):
+    with pytest.raises(errors.TokenUsedError):
         await shuffler.collection.submit(DIGEST, shuffler.envelope(), two)
 
 
@@ -144,13 +138,15 @@ def test_a_connection_makes_a_limited_number_of_submissions() -> None:
     """A call above the limit counts for nothing; 0 is no limit."""
     limit = ConnectionLimit(10)
     limit.take("one", 9)
-    with pytest.raises(ConnectionLimitError, match="may make 10 submissions"):
+    with pytest.raises(errors.ConnectionLimitError, match="may make 10 submissions"):
         limit.take("one", 2)
     limit.take("one", 1)
     limit.take("two", 10)
-    with pytest.raises(ConnectionLimitError):
+    with pytest.raises(errors.ConnectionLimitError):
         limit.take("one", 1)
-    with pytest.raises(WireError, match="the call has 11 submissions; a connection may make 10"):
+    with pytest.raises(
+        errors.WireError, match="the call has 11 submissions; a connection may make 10"
+    ):
         limit.take("three", 11)
     ConnectionLimit(0).take("one", 1_000_000)
     for _ in range(3):
@@ -168,6 +164,6 @@ async def test_only_tasks_without_tokens_count_by_connection(shuffler: Shuffler)
     plain = Shuffler(shuffler.path / "plain")
     await plain.start()
     plain.collection.connections = limited
-    with pytest.raises(ConnectionLimitError, match="may make 1 submissions"):
+    with pytest.raises(errors.ConnectionLimitError, match="may make 1 submissions"):
         await plain.collection.submit(plain.case.signed.digest(), plain.envelope(), peer=peer)
     plain.store.close()

@@ -184,12 +184,14 @@ async def test_a_start_deletes_incomplete_proofs(delivered: Shuffler) -> None:
     await _proof(delivered, bytes(32))
 
 
-def _keep_job(shuffler: Shuffler, reports: list[bytes], n_ranges: int = 2) -> ProofJob:
-    """Store a permuted batch in three parts."""
+async def _keep(
+    shuffler: Shuffler, reports: list[bytes], commitment: BatchCommitment, n_ranges: int = 2
+) -> None:
+    """Keep the proof of a batch whose permuted reports are stored in three parts."""
     blocks = SealedBlocks(shuffler.blocks, bytes(16).hex(), BatchKey(bytes(32)))
     for part in range(3):
         blocks.put(f"permuted/{part}", b"".join(reports[part::3]))
-    return ProofJob(
+    job = ProofJob(
         batch_id=BatchId(bytes(16)),
         key=bytes(32),
         blocks=shuffler.blocks,
@@ -198,6 +200,17 @@ def _keep_job(shuffler: Shuffler, reports: list[bytes], n_ranges: int = 2) -> Pr
         salt=SALT,
         n_parts=3,
         n_ranges=n_ranges,
+    )
+    manifest = BatchManifest(
+        task_digest=DIGEST, batch_id=commitment.batch_id, n_users=1000, n_reports=len(reports)
+    )
+    await shuffler.inclusions.keep(
+        manifest,
+        CASE.task,
+        commitment,
+        job,
+        executor=InlineExecutor(),
+        receiver=shuffler.deliveries.receiver(CASE.task),
     )
 
 
@@ -211,18 +224,7 @@ async def test_every_report_is_proven_however_the_tree_is_divided(
     reports = split_every(np.random.default_rng(5).bytes(n_reports * _SIZE), _SIZE)
     leaves = list(map(leaf, reports))
     commitment = commitment_over(leaves, CASE.identity, DIGEST)
-    job = _keep_job(shuffler, [*reports, *reports[:7]], n_ranges=n_ranges)
-    manifest = BatchManifest(
-        task_digest=DIGEST, batch_id=commitment.batch_id, n_users=1000, n_reports=n_reports + 7
-    )
-    await shuffler.inclusions.keep(
-        manifest,
-        CASE.task,
-        commitment,
-        job,
-        executor=InlineExecutor(),
-        receiver=shuffler.deliveries.receiver(CASE.task),
-    )
+    await _keep(shuffler, [*reports, *reports[:7]], commitment, n_ranges)
 
     for own in leaves[::20]:
         assert (await _proof(shuffler, own)).includes(own, _ANALYZER, DIGEST, 10**6)
@@ -237,18 +239,7 @@ async def test_all_answers_for_a_batch_have_one_length(
     caplog.set_level(logging.DEBUG)
     reports = split_every(np.random.default_rng(6).bytes(2000 * _SIZE), _SIZE)
     commitment = commitment_over(list(map(leaf, reports)), CASE.identity, DIGEST)
-    manifest = BatchManifest(
-        task_digest=DIGEST, batch_id=commitment.batch_id, n_users=1000, n_reports=2000
-    )
-    job = _keep_job(shuffler, reports)
-    await shuffler.inclusions.keep(
-        manifest,
-        CASE.task,
-        commitment,
-        job,
-        executor=InlineExecutor(),
-        receiver=shuffler.deliveries.receiver(CASE.task),
-    )
+    await _keep(shuffler, reports, commitment)
     servicer = ShufflerServicer(shuffler)
     answers = [
         await servicer.GetInclusion(prefix_to_wire(DIGEST, prefix), None)

@@ -13,15 +13,8 @@ import grpc
 import numpy as np
 import pytest
 
+from shuffledp.common import errors
 from shuffledp.common.crypto.signing import sign_receipt
-from shuffledp.common.errors import (
-    BudgetError,
-    PeerError,
-    PeerRefusalError,
-    PolicyError,
-    ValueRangeError,
-    WireError,
-)
 from shuffledp.common.mechanisms.registry import rappor_of
 from shuffledp.common.task.draft import TextDraft
 from shuffledp.common.task_digest import TaskDigest
@@ -81,7 +74,7 @@ async def test_calls_at_the_same_time_send_one_answer(
 ) -> None:
     """Only the first saved answer counts; each call learns whether it sent that answer."""
     shuffler.reachable = False
-    with pytest.raises(PeerError):
+    with pytest.raises(errors.PeerError):
         await agent.contribute(_DIGEST, 3, "")
     shuffler.reachable = True
     late, again = [await agent.contribute(_DIGEST, 4, "") for _ in range(2)]
@@ -101,10 +94,10 @@ async def test_a_refusal_is_final_and_the_spend_stands(
 ) -> None:
     """The refusal is passed on, and the answer is not resent."""
     shuffler.closed = True
-    with pytest.raises(PeerRefusalError) as caught:
+    with pytest.raises(errors.PeerRefusalError) as caught:
         await agent.contribute(_DIGEST, 3, "")
     shuffler.closed = False
-    with pytest.raises(PolicyError, match="was refused, and is not sent again"):
+    with pytest.raises(errors.PolicyError, match="was refused, and is not sent again"):
         await agent.contribute(_DIGEST, 3, "")
     saved = await agent.store.find("", _DIGEST)
 
@@ -123,11 +116,11 @@ async def test_a_restarted_agent_resends_the_same_bytes(
 
     async def unacknowledged(digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
         await taking(digest, envelope, token)
-        raise PeerError("the acknowledgement was lost")
+        raise errors.PeerError("the acknowledgement was lost")
 
     shuffler.submit = unacknowledged  # type: ignore[method-assign]
     stopped = agent_of(tmp_path, _CASE, shuffler, seed=1)
-    with pytest.raises(PeerError):
+    with pytest.raises(errors.PeerError):
         await stopped.contribute(_DIGEST, 3, "")
     stopped.store.close()
     shuffler.submit = taking  # type: ignore[method-assign]
@@ -151,7 +144,7 @@ async def test_of_a_person_one_sealed_report_of_a_task_exists_for_ever(tmp_path:
     for seed, value in enumerate((3, 4, 3, 0)):
         agent = agent_of(tmp_path, case, shuffler, seed=seed, policy=policy)
         shuffler.reachable = seed > 1
-        with suppress(PeerError):
+        with suppress(errors.PeerError):
             await agent.contribute(digest, value, "")
         await agent.resend_pending()
         saved = await agent.record(digest, "")
@@ -166,7 +159,7 @@ async def test_one_agent_is_one_person_unless_configured(
     agent: Agent, shuffler: MemoryShuffler
 ) -> None:
     """A name is refused before the task is fetched."""
-    with pytest.raises(WireError, match="one person"):
+    with pytest.raises(errors.WireError, match="one person"):
         await agent.contribute(_DIGEST, 3, "someone else")
     assert shuffler.fetched == 0
 
@@ -174,16 +167,16 @@ async def test_one_agent_is_one_person_unless_configured(
     await agent.contribute(_DIGEST, 3, "one")
     await agent.contribute(_DIGEST, 3, "two")
     assert len(set(shuffler.received)) == 2
-    with pytest.raises(WireError, match="name the person"):
+    with pytest.raises(errors.WireError, match="name the person"):
         await agent.contribute(_DIGEST, 3, "")
 
 
 async def test_a_refused_answer_spends_nothing(agent: Agent, shuffler: MemoryShuffler) -> None:
     """A value outside the domain, or a task over a cap: nothing is drawn, saved or sent."""
-    with pytest.raises(ValueRangeError):
+    with pytest.raises(errors.ValueRangeError):
         await agent.contribute(_DIGEST, 100, "")
     agent.policy = dataclasses.replace(agent.policy, total_central_epsilon_cap=0.5)
-    with pytest.raises(BudgetError, match=r"total_central_epsilon_cap is 0\.5"):
+    with pytest.raises(errors.BudgetError, match=r"total_central_epsilon_cap is 0\.5"):
         await agent.contribute(_DIGEST, 3, "")
 
     assert await agent.store.find("", _DIGEST) is None
@@ -285,7 +278,7 @@ async def test_a_confirmed_claim_is_remembered_by_its_digest_alone(agent: Agent)
     shuffler = MemoryShuffler(signed)
     agent.shuffler = shuffler
     for _ in range(2):
-        with pytest.raises(PolicyError, match="do not satisfy its claim of central epsilon"):
+        with pytest.raises(errors.PolicyError, match="do not satisfy its claim of central epsilon"):
             await agent.contribute(signed.digest(), 3, "one")
     assert [] == shuffler.received
 
@@ -328,7 +321,7 @@ async def _owing(path: Path, shuffler: MemoryShuffler) -> tuple[Agent, DeviceSto
     agent = agent_of(path, _CASE, shuffler, several_persons=True)
     shuffler.reachable = False
     for person in _PERSONS:
-        with pytest.raises(PeerError):
+        with pytest.raises(errors.PeerError):
             await agent.contribute(_DIGEST, 3, person)
     shuffler.reachable = True
     return agent, agent.store
@@ -359,7 +352,8 @@ async def test_a_stale_refusal_does_not_undo_an_acknowledgement(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "error", [WireError("a receipt has 65 bytes"), PeerRefusalError("INTERNAL", "none")]
+    "error",
+    [errors.WireError("a receipt has 65 bytes"), errors.PeerRefusalError("INTERNAL", "none")],
 )
 async def test_one_answer_that_cannot_be_sent_holds_up_no_other(
     tmp_path: Path, error: Exception
@@ -394,7 +388,7 @@ async def test_calls_at_once_take_turns(tmp_path: Path, *, fails: bool) -> None:
         await asyncio.sleep(0.02)
         under_way -= 1
         if fails and first:
-            raise PeerError("away")
+            raise errors.PeerError("away")
         return await taking(_DIGEST, envelope)
 
     shuffler.submit = slowly  # type: ignore[method-assign]
@@ -403,7 +397,7 @@ async def test_calls_at_once_take_turns(tmp_path: Path, *, fails: bool) -> None:
     await agent.resend_pending()
 
     assert most == 1
-    assert sum(isinstance(call.result(), PeerError) for call in calls) == int(fails)
+    assert sum(isinstance(call.result(), errors.PeerError) for call in calls) == int(fails)
     assert len(set(shuffler.received)) == len(shuffler.received) == len(_PERSONS)
     store.close()
 
@@ -411,7 +405,7 @@ async def test_calls_at_once_take_turns(tmp_path: Path, *, fails: bool) -> None:
 async def _outcome(call: Awaitable[object]) -> object:
     try:
         return await call
-    except PeerError as error:
+    except errors.PeerError as error:
         return error
 
 
@@ -457,7 +451,7 @@ async def _answered(
     with monkeypatch.context() as patch, _writes() as writes:
         patch.setattr(asyncio, "sleep", noted)
         shuffler.reachable = False
-        with suppress(PeerError):
+        with suppress(errors.PeerError):
             await agent.contribute(_DIGEST, value, _PERSON)
         await agent.resend_pending()
         shuffler.reachable = True
@@ -511,7 +505,7 @@ async def test_a_device_charges_the_same_text_once(tmp_path: Path) -> None:
 
     for number in range(5):
         await answer(number, "Ohio")
-    with pytest.raises(BudgetError, match="their sum, since the text has changed"):
+    with pytest.raises(errors.BudgetError, match="their sum, since the text has changed"):
         await answer(6, "Utah")
     await answer(6, "Ohio")
     assert b"Ohio" not in _bytes_in(tmp_path)

@@ -14,13 +14,7 @@ from shuffledp.common.accounting.claims import (
     delta_at_claim,
 )
 from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
-from shuffledp.common.crypto.hpke import (
-    HpkePrivateKey,
-    envelope_context,
-    layer_context,
-    report_context,
-    split_every,
-)
+from shuffledp.common.crypto import hpke
 from shuffledp.common.crypto.privacy_tokens import PendingToken
 from shuffledp.common.crypto.signing import PublicIdentity, is_valid_receipt
 from shuffledp.common.errors import BudgetError, PeerError, PolicyError, WireError
@@ -157,11 +151,11 @@ def _layer(shown: Transcript) -> None:
     """Open a report as the relay does, and then as the analyzer."""
     suite, digest = Task.from_bytes(shown["task"].encode()).suite, _digest(shown)
     relay, analyzer = (
-        HpkePrivateKey(suite, bytes.fromhex(shown["private_keys"][party]))
+        hpke.HpkePrivateKey(suite, bytes.fromhex(shown["private_keys"][party]))
         for party in ("relay", "analyzer")
     )
-    inner = relay.open(bytes.fromhex(shown["layer"]), layer_context(digest, 1))
-    report = analyzer.open(inner, report_context(digest))
+    inner = relay.open(bytes.fromhex(shown["layer"]), hpke.layer_context(digest, 1))
+    report = analyzer.open(inner, hpke.report_context(digest))
     assert shown["answers"][0]["reports"][0] == report.hex()
 
 
@@ -274,18 +268,18 @@ def test_the_same_draws_give_the_same_reports(name: str) -> None:
     shown, digest = vectors(name), _digest(vectors(name))
     task = Task.from_bytes(shown["task"].encode())
     analyzer, shuffler = (
-        HpkePrivateKey(task.suite, bytes.fromhex(shown["private_keys"][party]))
+        hpke.HpkePrivateKey(task.suite, bytes.fromhex(shown["private_keys"][party]))
         for party in ("analyzer", "shuffler")
     )
     relay = shown["private_keys"].get("relay", "")
-    layer = HpkePrivateKey(task.suite, bytes.fromhex(relay)) if relay else None
+    layer = hpke.HpkePrivateKey(task.suite, bytes.fromhex(relay)) if relay else None
 
     def opened(envelope: bytes) -> tuple[str, list[str], list[bytes]]:
-        plaintext = shuffler.open(envelope, envelope_context(digest))
+        plaintext = shuffler.open(envelope, hpke.envelope_context(digest))
         submission_id, together = split_submission(plaintext)
-        each = split_every(together, task.sent_report_bytes)
-        inner = [layer.open(one, layer_context(digest, 1)) for one in each] if layer else each
-        reports = [analyzer.open(one, report_context(digest)).hex() for one in inner]
+        each = hpke.split_every(together, task.sent_report_bytes)
+        inner = [layer.open(one, hpke.layer_context(digest, 1)) for one in each] if layer else each
+        reports = [analyzer.open(one, hpke.report_context(digest)).hex() for one in inner]
         return submission_id.hex(), reports, each
 
     for answer in shown["answers"]:

@@ -8,15 +8,7 @@ import pytest
 
 from shuffledp.analyzer.storage import ledger, quarantine
 from shuffledp.audit.harness.party_cores import part_header
-from shuffledp.common.errors import (
-    BatchStateError,
-    ConflictError,
-    LedgerError,
-    StorageError,
-    SuspectBatchError,
-    UnknownTaskError,
-    UnusableBatchError,
-)
+from shuffledp.common import errors
 from shuffledp.common.messages import inclusion_proof
 from shuffledp.common.messages.batch import MAX_REASON_CHARACTERS, BatchId, BatchManifest, TaskState
 from shuffledp.common.messages.ledger_entry import Decision, DecisionEntry, verify
@@ -50,7 +42,7 @@ async def test_a_quarantined_batch_waits_for_a_decision(core: AnalyzerCore) -> N
     """Until its end date its reports and key are kept, across restarts; nothing is charged."""
     for _ in range(2):
         assert TaskState.QUARANTINED is await _state(core)
-        with pytest.raises(SuspectBatchError, match=r"_share is 0\.05; .* batch release"):
+        with pytest.raises(errors.SuspectBatchError, match=r"_share is 0\.05; .* batch release"):
             await core.result()
         await core.restart()
         await core.releases.resume()
@@ -90,7 +82,9 @@ async def test_a_dropped_batch_is_erased(core: AnalyzerCore) -> None:
     await core.settle()
 
     assert TaskState.UNUSABLE is await _state(core)
-    with pytest.raises(UnusableBatchError, match=r"share is 0\.05; .* note: the shuffler lies$"):
+    with pytest.raises(
+        errors.UnusableBatchError, match=r"share is 0\.05; .* note: the shuffler lies$"
+    ):
         await core.result()
     assert not list(core.path.rglob("batch-*"))
     assert not [path for path in core.path.rglob("blocks/*/*") if path.is_file()]
@@ -109,7 +103,7 @@ async def test_a_decision_is_made_once(core: AnalyzerCore, decision: Decision) -
         await core.settle()
         state, entries = await _state(core), await core.store.ledger(0)
         [opposite] = set(_DECISIONS) - {decision}
-        with pytest.raises(BatchStateError, match=f"decided before to {decision} its batch"):
+        with pytest.raises(errors.BatchStateError, match=f"decided before to {decision} its batch"):
             await core.releases.decide(digest, opposite, "no")
         assert (state, entries) == (await _state(core), await core.store.ledger(0))
         await core.restart()
@@ -124,7 +118,9 @@ async def test_a_decided_release_is_resumed_after_a_restart(core: AnalyzerCore) 
     await core.releases.decide(core.signed.digest(), "release", "looked into")
     await core.restart()
     assert TaskState.STAGED is await _state(core)
-    with pytest.raises(BatchStateError, match=f"yet; .* see .* show {core.signed.digest().hex()}$"):
+    with pytest.raises(
+        errors.BatchStateError, match=f"yet; .* see .* show {core.signed.digest().hex()}$"
+    ):
         await core.result()
     await core.releases.resume()
     await core.settle()
@@ -155,7 +151,7 @@ async def test_only_a_quarantined_batch_is_released_and_no_result_dropped(
     core: AnalyzerCore,
 ) -> None:
     """An unknown, an open and a released task are refused; so is an unreadable one's release."""
-    with pytest.raises(UnknownTaskError):
+    with pytest.raises(errors.UnknownTaskError):
         await core.releases.decide(TaskDigest(bytes(32)), "release", "why")
     unreadable = await core.publish()
     await core.release(_USERS, unreadable, spoiled=2 * _USERS)
@@ -164,7 +160,7 @@ async def test_only_a_quarantined_batch_is_released_and_no_result_dropped(
     for digest, state in states.items():
         allowed = {"quarantined": _DECISIONS, "unusable": ("drop",)}.get(state, ())
         for decision in set(_DECISIONS).difference(allowed):
-            with pytest.raises(BatchStateError, match=f"only a quar.* the task is {state}$"):
+            with pytest.raises(errors.BatchStateError, match=f"only a quar.* the task is {state}$"):
                 await core.releases.decide(digest, decision, "why")
     assert {"open", "released", "unusable", "quarantined"} == set(states.values())
 
@@ -252,7 +248,7 @@ async def test_every_batch_without_a_result_can_be_erased(
     for _ in range(2):
         assert TaskState.UNUSABLE is await _state(core)
         assert _nothing_left(core)
-        with pytest.raises(UnusableBatchError, match="the operator dropped the batch"):
+        with pytest.raises(errors.UnusableBatchError, match="the operator dropped the batch"):
             await core.result()
         core.clock.seconds += 1000 * 86400
         assert set() == await core.registry.needed_keys(0.0)
@@ -264,7 +260,7 @@ async def test_every_batch_without_a_result_can_be_erased(
         await core.settle()
     await core.store.run(ledger.check)
     if keep is _partial:
-        with pytest.raises(ConflictError, match="the operator dropped the batch"):
+        with pytest.raises(errors.ConflictError, match="the operator dropped the batch"):
             await core.staging.begin(core.manifest(_USERS), 2)
     await core.stop()
 
@@ -283,7 +279,7 @@ async def test_a_batch_that_cannot_be_dropped_delays_no_other(
         connection: sqlite3.Connection, digest: TaskDigest, *given: Any, **more: Any
     ) -> Any:
         if digest == min(first, second):
-            raise LedgerError("broken")
+            raise errors.LedgerError("broken")
         return decide(connection, digest, *given, **more)
 
     with monkeypatch.context() as patch:
@@ -303,11 +299,11 @@ async def test_a_batch_that_cannot_be_dropped_delays_no_other(
 @pytest.mark.parametrize(
     ("step", "error"),
     [
-        ("accept_delivery", ConflictError),
-        ("chunk", ConflictError),
-        ("add_part", ConflictError),
-        ("fix_salt", StorageError),
-        ("finish_delivery", ConflictError),
+        ("accept_delivery", errors.ConflictError),
+        ("chunk", errors.ConflictError),
+        ("add_part", errors.ConflictError),
+        ("fix_salt", errors.StorageError),
+        ("finish_delivery", errors.ConflictError),
         ("_mark_unusable", None),
         ("release", None),
     ],
@@ -355,9 +351,9 @@ async def test_a_batch_that_is_dropped_meanwhile_stays_dropped(
     assert TaskState.UNUSABLE is await _state(core)
     assert _nothing_left(core)
     assert ["drop"] == [getattr(entry, "decision", "") for entry in await core.store.ledger(0)]
-    with pytest.raises(UnusableBatchError, match=r"the operator dropped .* note: too late$"):
+    with pytest.raises(errors.UnusableBatchError, match=r"the operator dropped .* note: too late$"):
         await core.result()
-    with pytest.raises(BatchStateError, match="decided before to drop"):
+    with pytest.raises(errors.BatchStateError, match="decided before to drop"):
         await core.releases.decide(digest, "release", "no")
     await core.stop()
 
@@ -384,5 +380,5 @@ async def test_a_decision_cannot_be_changed_unnoticed(
         connection.execute(statement)
     connection.close()
 
-    with pytest.raises(LedgerError, match=message):
+    with pytest.raises(errors.LedgerError, match=message):
         await core.store.run(ledger.check)

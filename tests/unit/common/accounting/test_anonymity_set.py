@@ -18,15 +18,7 @@ from shuffledp.common.task.dummies import EXTRA_WEIGHT_SUM
 from shuffledp.common.task.named_dummies import ItemDummies
 from shuffledp.common.task.uniform_dummies import NegativeBinomialDummies
 from shuffledp.lab.accountant.query import Poisson
-from tests.support.exhaustive_delta import (
-    Added,
-    grr_distribution,
-    own_dummies_distribution,
-    summed,
-    true_delta,
-    true_delta_with_item_noise,
-    uniform_distribution,
-)
+from tests.support import exhaustive_delta
 from tests.support.reductions import of_grr
 from tests.support.reference_bounds import delta_lower
 
@@ -50,13 +42,13 @@ def test_dummies_of_each_item_give_an_upper_bound(users: int, chance: float, mos
     weight = int(chance * EXTRA_WEIGHT_SUM)
     dummies = ItemDummies(trials=3, extra_weight=weight, most=most)
     release = each_item_release(dummies, users)
-    distributions = [grr_distribution(value, 3, 500.0) for value in range(3)]
+    distributions = [exhaustive_delta.grr_distribution(value, 3, 500.0) for value in range(3)]
     for epsilon in (0.0, 0.2, 0.7, 2.0):
-        true = true_delta_with_item_noise(
+        true = exhaustive_delta.true_delta_with_item_noise(
             distributions,
             users=users,
             noise={0: 1.0},
-            own=own_dummies_distribution(3, chance, most),
+            own=exhaustive_delta.own_dummies_distribution(3, chance, most),
             epsilon=epsilon,
         )
         assert true * (1 - 1e-12) <= release.delta(epsilon)
@@ -70,17 +62,22 @@ def test_negative_binomial_dummies_give_bounds_on_both_sides(users: int, most: i
     """Conditioned for each user: the true δ is between attack and bound."""
     spec = _negative_binomial(1, 0.25, most)
     own = [0.75 * 0.25**number for number in range(most + 1)]
-    distribution: Added = {(number,): chance / sum(own) for number, chance in enumerate(own)}
-    together = {number: chance for (number,), chance in summed(*[distribution] * users).items()}
-    distributions = [grr_distribution(value, 3, 1.5) for value in range(3)]
+    distribution: exhaustive_delta.Added = {
+        (number,): chance / sum(own) for number, chance in enumerate(own)
+    }
+    together = {
+        number: chance
+        for (number,), chance in exhaustive_delta.summed(*[distribution] * users).items()
+    }
+    distributions = [exhaustive_delta.grr_distribution(value, 3, 1.5) for value in range(3)]
     reduction = of_grr(3, 1.5)
     anonymity_set = AnonymitySet(users=users, random_dummies=_total(spec, users))
     for epsilon in (0.1, 0.5, 1.0):
-        true = true_delta(
+        true = exhaustive_delta.true_delta(
             distributions,
             users=users,
             dummies=together,
-            dummy=uniform_distribution([(0,), (1,), (2,)]),
+            dummy=exhaustive_delta.uniform_distribution([(0,), (1,), (2,)]),
             epsilon=epsilon,
         )
         assert (

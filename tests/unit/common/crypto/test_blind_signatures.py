@@ -11,13 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import (
     rsa_recover_private_exponent,
 )
 
-from shuffledp.common.crypto.blind_signatures import (
-    blind,
-    draw_blind,
-    finalize,
-    is_valid_signature,
-    pss_encode,
-)
+from shuffledp.common.crypto import blind_signatures
 from shuffledp.common.crypto.token_signing import blind_sign
 from shuffledp.common.errors import ProofError, WireError
 from tests.support.vectors import vectors
@@ -50,17 +44,17 @@ def test_every_step_is_that_of_the_published_vectors(case: dict[str, str]) -> No
     r = pow(int.from_bytes(step["inverse"]), -1, _N)
 
     if "encoded" in step:
-        encoded = pss_encode(step["message"], step["salt"], 4095)
+        encoded = blind_signatures.pss_encode(step["message"], step["salt"], 4095)
         assert int.from_bytes(step["encoded"]) == encoded
-    assert step["blinded"] == blind(_KEY, step["message"], salt=step["salt"], r=r)
+    assert step["blinded"] == blind_signatures.blind(_KEY, step["message"], salt=step["salt"], r=r)
     assert step["blind_signature"] == blind_sign(_private(), step["blinded"])
     if step["salt"]:
-        made = finalize(_KEY, step["message"], step["blind_signature"], r=r)
+        made = blind_signatures.finalize(_KEY, step["message"], step["blind_signature"], r=r)
         assert step["signature"] == made
         return
-    assert not is_valid_signature(_KEY, step["message"], step["signature"])
+    assert not blind_signatures.is_valid_signature(_KEY, step["message"], step["signature"])
     with pytest.raises(ProofError):
-        finalize(_KEY, step["message"], step["blind_signature"], r=r)
+        blind_signatures.finalize(_KEY, step["message"], step["blind_signature"], r=r)
 
 
 def test_a_wrong_signature_of_the_issuer_is_refused() -> None:
@@ -71,10 +65,10 @@ def test_a_wrong_signature_of_the_issuer_is_refused() -> None:
 
     for bad in wrong:
         with pytest.raises(ProofError, match="blind signature is not valid"):
-            finalize(_KEY, case["message"], bad, r=r)
+            blind_signatures.finalize(_KEY, case["message"], bad, r=r)
     for message, blinding in ((b"other", r), (case["message"], r + 1)):
         with pytest.raises(ProofError):
-            finalize(_KEY, message, signed, r=blinding)
+            blind_signatures.finalize(_KEY, message, signed, r=blinding)
 
 
 def test_a_blinded_message_is_a_number_below_the_modulus() -> None:
@@ -99,7 +93,7 @@ def test_r_is_drawn_by_rejection() -> None:
     """0, the modulus, larger numbers and multiples of a prime are drawn again."""
     draws = iter([0, _N, _N + 1, 2**4096 - 1, _P, _Q, _N - 1, 5])
 
-    assert _N - 1 == draw_blind(_N, lambda length: next(draws).to_bytes(length))
+    assert _N - 1 == blind_signatures.draw_blind(_N, lambda length: next(draws).to_bytes(length))
     assert [5] == list(draws)
 
 
@@ -107,7 +101,7 @@ def test_a_key_with_small_factors_is_refused() -> None:
     """The modulus is the product of all odd primes below 1,000."""
     modulus = math.prod(n for n in range(3, 1000, 2) if all(n % d for d in range(3, n, 2)))
     key = RSAPublicNumbers(_E, modulus).public_key()
-    r = draw_blind(modulus, (1).to_bytes)
+    r = blind_signatures.draw_blind(modulus, (1).to_bytes)
 
     with pytest.raises(WireError, match="small factor"):
-        blind(key, b"message", salt=bytes(48), r=r)
+        blind_signatures.blind(key, b"message", salt=bytes(48), r=r)

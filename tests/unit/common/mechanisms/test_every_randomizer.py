@@ -11,14 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shuffledp.common.errors import ReportError
-from shuffledp.common.mechanisms.base import (
-    Counts,
-    Mixture,
-    Randomizer,
-    Reports,
-    is_null,
-    null_reports,
-)
+from shuffledp.common.mechanisms import base
 from shuffledp.common.mechanisms.key_value.privkv import PrivKv
 from shuffledp.common.mechanisms.rappor.permanent_response import scope_secret
 from shuffledp.common.mechanisms.rappor.rappor import Rappor
@@ -30,9 +23,9 @@ from tests.support.tables import table
 
 
 class _Example(NamedTuple):
-    mechanism: Randomizer
-    reports: Reports
-    estimable: Callable[[Counts, int], bool]
+    mechanism: base.Randomizer
+    reports: base.Reports
+    estimable: Callable[[base.Counts, int], bool]
     """Check that cells and their number of reports give an estimate."""
 
 
@@ -41,8 +34,8 @@ def _items(name: str, items: int) -> _Example:
     values = rng.integers(0, mechanism.domain_size, 200)
     reports = np.concatenate([mechanism.randomize(values, rng), mechanism.dummies(200, rng)])
 
-    def estimable(cells: Counts, _count: int) -> bool:
-        shares = mechanism.debias(cells, Mixture(n_real=1.0))
+    def estimable(cells: base.Counts, _count: int) -> bool:
+        shares = mechanism.debias(cells, base.Mixture(n_real=1.0))
         return (mechanism.domain_size,) == shares.shape
 
     return _Example(mechanism, reports, estimable)
@@ -52,7 +45,7 @@ def _numbers(name: NumberMechanismName, size: int, local_epsilon: float) -> _Exa
     mechanism = number_example(name, local_epsilon, dimensions=size)
     values = np.repeat([[-1.0], [0.0], [1.0]], 50, axis=0) * np.ones(size)
 
-    def estimable(cells: Counts, _count: int) -> bool:
+    def estimable(cells: base.Counts, _count: int) -> bool:
         found = mechanism.estimate(cells)
         assert (size,) == found.means.shape == found.variances.shape
         return bool(np.isfinite(found.means).all() and (found.variances > 0).all())
@@ -81,7 +74,7 @@ def _pairs(keys: int) -> _Example:
     mechanism = PrivKv.of_spec(PrivKv.specify(PairDraft(key_share=0.5), 1.0), keys)
     table = np.full((50, keys), 0.5)
 
-    def estimable(cells: Counts, count: int) -> bool:
+    def estimable(cells: base.Counts, count: int) -> bool:
         found = mechanism.estimate(cells)
         return count == cells.sum() and bool((found.frequency_errors > 0).all())
 
@@ -123,7 +116,7 @@ def test_any_bytes_are_counted_or_refused(name: str, junk: bytes) -> None:
     cells = mechanism.tally(reports[valid])
 
     assert (np.dtype(np.bool_), (len(reports),)) == (valid.dtype, valid.shape)
-    assert not (valid & is_null(reports)).any()
+    assert not (valid & base.is_null(reports)).any()
     assert np.dtype(np.int64) == cells.dtype
     assert (cells >= 0).all()
     assert estimable(cells, int(valid.sum()))
@@ -139,7 +132,7 @@ def test_reports_are_valid_and_null_reports_are_not(name: str) -> None:
     reports = np.frombuffer(sent.tobytes(), dtype=mechanism.report_dtype)
 
     assert mechanism.valid(reports).all()
-    assert not is_null(reports).any()
-    assert not mechanism.valid(null_reports(3, mechanism.report_dtype)).any()
+    assert not base.is_null(reports).any()
+    assert not mechanism.valid(base.null_reports(3, mechanism.report_dtype)).any()
     parts = mechanism.tally(sent[:20]) + mechanism.tally(sent[20:])
     assert parts.tolist() == mechanism.tally(reports).tolist()

@@ -10,13 +10,7 @@ import pytest
 
 from shuffledp.audit.harness.clock import ManualClock
 from shuffledp.audit.harness.party_cores import SCHEDULE, store_holding
-from shuffledp.common.crypto.hpke import (
-    SUITES,
-    HpkePrivateKey,
-    HpkePublicKey,
-    KeyId,
-    report_context,
-)
+from shuffledp.common.crypto import hpke
 from shuffledp.common.crypto.key_ring import DAY
 from shuffledp.common.errors import SettingsError, StorageError
 from shuffledp.common.runtime.confirmed_clock import TOLERANCE, ConfirmedClock, confirm
@@ -34,7 +28,7 @@ from tests.support.faults import Crash, Faults, FaultyState, Life
 from tests.support.keys import key_files
 from tests.support.machines import Machine
 
-_CONTEXT = report_context(TaskDigest(bytes(32)))
+_CONTEXT = hpke.report_context(TaskDigest(bytes(32)))
 _NO_KEYS: set[Any] = set()
 
 
@@ -42,7 +36,7 @@ def _store(path: Path) -> KeyStore:
     return KeyStore(StateDirectory.open(path / "state"), SCHEDULE)
 
 
-def _opens(store: KeyStore, public: HpkePublicKey) -> bool:
+def _opens(store: KeyStore, public: hpke.HpkePublicKey) -> bool:
     key = store.private_key(public.suite, public.raw, whose="analyzer_key")
     return key.open(public.sealer(_CONTEXT)(b"report"), _CONTEXT) == b"report"
 
@@ -63,7 +57,7 @@ def test_a_restart_keeps_the_keys_of_every_suite(state: StateDirectory) -> None:
     again.rotate(1.0)
 
     assert store.ring == again.ring
-    for suite in SUITES:
+    for suite in hpke.SUITES:
         assert _opens(again, store.public_key(suite))
 
 
@@ -89,7 +83,7 @@ def test_a_crash_around_any_write_loses_no_key(tmp_path: Path, days: tuple[float
 
 def test_a_key_that_the_ring_does_not_name_opens_and_is_never_used(state: StateDirectory) -> None:
     """A ring may be lost, or restored from an old backup; the key is destroyed in time."""
-    key = HpkePrivateKey.generate(list(SUITES)[2])
+    key = hpke.HpkePrivateKey.generate(list(hpke.SUITES)[2])
     store = store_holding(state, key)
 
     assert _opens(store, key.public_key())
@@ -141,7 +135,7 @@ def test_neither_the_store_nor_its_ring_shows_a_secret(tmp_path: Path) -> None:
     ]
     shown = repr(store) + repr(store.ring) + (tmp_path / "state" / RING_FILE).read_text("ascii")
 
-    assert 2 * len(SUITES) == len(secrets)
+    assert 2 * len(hpke.SUITES) == len(secrets)
     for secret in secrets:
         assert secret.hex() not in shown
         assert repr(secret) not in shown
@@ -153,7 +147,7 @@ class _Party:
     def __init__(self, path: Path) -> None:
         self.keys = _store(path)
         self.clock = ManualClock(0.0)
-        self.needed_keys: set[KeyId] = set()
+        self.needed_keys: set[hpke.KeyId] = set()
         self.calls: Counter[str] = Counter()
         self.broken = False
         self.rotation = Rotation(
@@ -164,7 +158,7 @@ class _Party:
             publish=lambda: self.calls.update(["publish"]),
         )
 
-    async def needed(self) -> set[KeyId]:
+    async def needed(self) -> set[hpke.KeyId]:
         """Return the keys of unfinished tasks."""
         self.calls.update(["needed"])
         if self.broken:
@@ -183,7 +177,7 @@ async def test_keys_are_rotated_and_tasks_read_only_when_a_key_could_go(tmp_path
     party = _Party(tmp_path)
     await party.at(0)
     first = party.keys.public_key()
-    party.needed_keys = {key.key_id for key in map(party.keys.public_key, SUITES)}
+    party.needed_keys = {key.key_id for key in map(party.keys.public_key, hpke.SUITES)}
     await party.at(88, 90, 119)
     assert first.raw != party.keys.public_key().raw
     assert {"publish": 4} == party.calls

@@ -13,6 +13,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from shuffledp.audit.harness.clock import ManualClock
+from shuffledp.common import errors
 from shuffledp.common.crypto.hpke import (
     DEFAULT_SUITE,
     HpkePrivateKey,
@@ -20,13 +21,6 @@ from shuffledp.common.crypto.hpke import (
     report_context,
 )
 from shuffledp.common.crypto.hpke_pool import HpkePool, seal_each
-from shuffledp.common.errors import (
-    OverloadError,
-    SettingsError,
-    ShareError,
-    StorageError,
-    TaskError,
-)
 from shuffledp.common.runtime.metrics import (
     PARTIES,
     WINDOW,
@@ -88,10 +82,10 @@ def test_a_counter_only_grows() -> None:
 @pytest.mark.parametrize(
     ("error", "name"),
     [
-        (OverloadError("no room"), "shuffledp_overloaded"),
-        (StorageError("full"), "shuffledp_storage_failing"),
-        (ShareError("its share"), "shuffledp_shares_exceeded"),
-        (TaskError("no"), None),
+        (errors.OverloadError("no room"), "shuffledp_overloaded"),
+        (errors.StorageError("full"), "shuffledp_storage_failing"),
+        (errors.ShareError("its share"), "shuffledp_shares_exceeded"),
+        (errors.TaskError("no"), None),
     ],
 )
 def test_a_failure_shows_for_exactly_the_next_five_minutes(
@@ -168,7 +162,7 @@ async def test_silent_clients_delay_neither_the_page_nor_the_stop() -> None:
     server = MetricsServer("127.0.0.1:0", Metrics(METRICS))
     host, _, port = server.address.rpartition(":")
     silent = [await asyncio.open_connection(host, int(port)) for _ in range(5)]
-    with pytest.raises(SettingsError, match=r"cannot serve metrics on 127\.0\.0\.1"):
+    with pytest.raises(errors.SettingsError, match=r"cannot serve metrics on 127\.0\.0\.1"):
         MetricsServer(server.address, Metrics(METRICS))
     async with asyncio.timeout(5):
         page = await asyncio.to_thread(fetch, server.address)

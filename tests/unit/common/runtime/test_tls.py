@@ -7,23 +7,17 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from shuffledp.audit.harness.clock import ManualClock
 from shuffledp.common.errors import SettingsError
-from shuffledp.common.runtime.tls import (
-    Tls,
-    TlsFiles,
-    TlsIdentity,
-    development_files,
-    internal_identity,
-)
+from shuffledp.common.runtime import tls
 
 
-def _identity(directory: Path, party: str, clock: ManualClock) -> TlsIdentity:
-    return development_files(directory, party, clock).read()
+def _identity(directory: Path, party: str, clock: ManualClock) -> tls.TlsIdentity:
+    return tls.development_files(directory, party, clock).read()
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> TlsFiles:
+def files(tmp_path: Path) -> tls.TlsFiles:
     """Return the analyzer's files."""
-    return development_files(tmp_path, "analyzer", ManualClock())
+    return tls.development_files(tmp_path, "analyzer", ManualClock())
 
 
 def test_development_certificates_share_one_authority_and_name_their_party(tmp_path: Path) -> None:
@@ -63,7 +57,7 @@ _UNKNOWN_KEY = base64.b64encode(bytes.fromhex("301302010030070605 2a030405060405
     ],
 )
 def test_a_wrong_file_stops_the_start(
-    files: TlsFiles, tmp_path: Path, name: str, content: bytes, message: str
+    files: tls.TlsFiles, tmp_path: Path, name: str, content: bytes, message: str
 ) -> None:
     """An empty authority would refuse every client without an error."""
     (tmp_path / name).write_bytes(content)
@@ -74,25 +68,25 @@ def test_a_wrong_file_stops_the_start(
 
 def test_an_ended_or_damaged_authority_issues_no_certificate(tmp_path: Path) -> None:
     """The message names the date, or that this program did not create the key."""
-    development_files(tmp_path, "shuffler", ManualClock())
+    tls.development_files(tmp_path, "shuffler", ManualClock())
     later = ManualClock(ManualClock().seconds + 4000 * 86_400)
     with pytest.raises(SettingsError, match="authority's certificate expired on 2011-09-07"):
-        development_files(tmp_path, "analyzer", later)
+        tls.development_files(tmp_path, "analyzer", later)
     for content in (b"", b"-----BEGIN PRIVATE KEY-----\nAAAA\n"):
         (tmp_path / "authority.key").write_bytes(content)
         with pytest.raises(SettingsError, match="does not hold a key that this program created"):
-            development_files(tmp_path, "analyzer", ManualClock())
+            tls.development_files(tmp_path, "analyzer", ManualClock())
 
 
-def test_an_ended_or_foreign_certificate_stops_the_start(files: TlsFiles) -> None:
+def test_an_ended_or_foreign_certificate_stops_the_start(files: tls.TlsFiles) -> None:
     """The message says how to renew it, or which party it must name."""
     later = ManualClock(ManualClock().seconds + 400 * 86_400)
 
     with pytest.raises(SettingsError, match=r"expired on 2002-09-09.*shuffledp keys renew"):
-        Tls.open(files, "analyzer", later)
+        tls.Tls.open(files, "analyzer", later)
     with pytest.raises(SettingsError, match="names analyzer; it must name shuffler"):
-        Tls.open(files, "shuffler", ManualClock())
-    assert Tls.open(files, "analyzer", ManualClock()).identity.authority
+        tls.Tls.open(files, "shuffler", ManualClock())
+    assert tls.Tls.open(files, "analyzer", ManualClock()).identity.authority
 
 
 def test_a_development_certificate_is_renewed_before_it_ends(tmp_path: Path) -> None:
@@ -115,7 +109,7 @@ def test_a_development_certificate_is_renewed_before_it_ends(tmp_path: Path) -> 
     ],
 )
 def test_a_damaged_certificate_is_refused_when_it_is_read(
-    files: TlsFiles, tmp_path: Path, whole: str, broken: str
+    files: tls.TlsFiles, tmp_path: Path, whole: str, broken: str
 ) -> None:
     """The error comes when it is read, and not later from the library."""
     certificate = x509.load_pem_x509_certificate((tmp_path / "analyzer.pem").read_bytes())
@@ -128,13 +122,13 @@ def test_a_damaged_certificate_is_refused_when_it_is_read(
     )
 
     with pytest.raises(SettingsError, match="does not hold a certificate in PEM"):
-        Tls.open(files, "analyzer", ManualClock())
+        tls.Tls.open(files, "analyzer", ManualClock())
 
 
 def test_a_coordinator_makes_certificates_only_where_its_authoritys_key_is(tmp_path: Path) -> None:
     """Where an operator made them, the directory stays as it is: it may be read-only."""
     made, given, clock = tmp_path / "made", tmp_path / "given", ManualClock()
-    internal_identity(made, "coordinator", clock)
+    tls.internal_identity(made, "coordinator", clock)
     given.mkdir()
     for name in ("authority.pem", "coordinator.pem", "coordinator.key"):
         (given / name).write_bytes((made / name).read_bytes())
@@ -142,7 +136,7 @@ def test_a_coordinator_makes_certificates_only_where_its_authoritys_key_is(tmp_p
     names = {path.name for path in given.iterdir()}
 
     assert {"front-end.pem", "worker.key", "scheduler.pem"} <= {p.name for p in made.iterdir()}
-    opened = internal_identity(given, "coordinator", clock)
+    opened = tls.internal_identity(given, "coordinator", clock)
     assert (made / "coordinator.pem").read_bytes() == opened.identity.certificate
     assert names == {path.name for path in given.iterdir()}
 
@@ -151,14 +145,14 @@ def test_a_coordinator_makes_certificates_only_where_its_authoritys_key_is(tmp_p
 @pytest.mark.parametrize("dangling", [False, True])
 def test_half_an_authority_is_not_replaced(tmp_path: Path, missing: str, *, dangling: bool) -> None:
     """All trust the old one; the operator puts the other half back."""
-    development_files(tmp_path, "analyzer", ManualClock())
+    tls.development_files(tmp_path, "analyzer", ManualClock())
     kept = {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.name != missing}
     (tmp_path / missing).unlink()
     if dangling:
         (tmp_path / missing).symlink_to(tmp_path / "not mounted")
 
     with pytest.raises(SettingsError, match=r"has only one of|cannot be read"):
-        development_files(tmp_path, "shuffler", ManualClock())
+        tls.development_files(tmp_path, "shuffler", ManualClock())
     assert kept == {name: (tmp_path / name).read_bytes() for name in kept}
 
 
@@ -168,5 +162,5 @@ def test_a_certificate_replaces_no_link(tmp_path: Path) -> None:
         (tmp_path / name).symlink_to(tmp_path / "not mounted")
 
     with pytest.raises(SettingsError, match="is a link"):
-        development_files(tmp_path, "analyzer", ManualClock())
+        tls.development_files(tmp_path, "analyzer", ManualClock())
     assert (tmp_path / "analyzer.key").is_symlink()

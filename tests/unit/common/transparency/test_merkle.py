@@ -9,17 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shuffledp.common.errors import ProofError
-from shuffledp.common.transparency.merkle import (
-    EMPTY_ROOT,
-    LogTree,
-    leaf_hash,
-    verify_consistency,
-    verify_inclusion,
-)
+from shuffledp.common.transparency import merkle
 from tests.support.vectors import vectors
 
 _FILE: Final[dict[str, Any]] = vectors("merkle")
-_LEAVES: Final = [leaf_hash(bytes.fromhex(entry)) for entry in _FILE["entries"]]
+_LEAVES: Final = [merkle.leaf_hash(bytes.fromhex(entry)) for entry in _FILE["entries"]]
 _NODES: Final[dict[str, bytes]] = {
     name: bytes.fromhex(node) for name, node in _FILE["nodes"].items()
 }
@@ -36,28 +30,28 @@ def _named(names: str) -> tuple[bytes, ...]:
 @cache
 def _tree(size: int) -> tuple[list[bytes], bytes]:
     """Return the leaf hashes and the root of the numbers below a size."""
-    leaves = [leaf_hash(i.to_bytes(2)) for i in range(size)]
-    return leaves, LogTree(leaves).root
+    leaves = [merkle.leaf_hash(i.to_bytes(2)) for i in range(size)]
+    return leaves, merkle.LogTree(leaves).root
 
 
 def test_the_roots_are_the_published_ones() -> None:
     """Of trees of 0 to 7 leaves."""
     for size, root in _ROOTS.items():
-        assert root == LogTree(_LEAVES[:size]).root
+        assert root == merkle.LogTree(_LEAVES[:size]).root
 
 
 @pytest.mark.parametrize(("index", "path"), [(0, "bhl"), (3, "cgl"), (4, "fjk"), (6, "ik")])
 def test_inclusion_paths_are_those_of_the_rfc(index: int, path: str) -> None:
     """The four examples."""
-    assert _named(path) == LogTree(_LEAVES).prove_inclusion(index)
-    verify_inclusion(_LEAVES[index], index, 7, _named(path), _ROOTS[7])
+    assert _named(path) == merkle.LogTree(_LEAVES).prove_inclusion(index)
+    merkle.verify_inclusion(_LEAVES[index], index, 7, _named(path), _ROOTS[7])
 
 
 @pytest.mark.parametrize(("old_size", "path"), [(3, "cdgl"), (4, "l"), (6, "ijk")])
 def test_consistency_paths_are_those_of_the_rfc(old_size: int, path: str) -> None:
     """The three examples."""
-    assert _named(path) == LogTree(_LEAVES).prove_consistency(old_size)
-    verify_consistency(old_size, _ROOTS[old_size], 7, _ROOTS[7], _named(path))
+    assert _named(path) == merkle.LogTree(_LEAVES).prove_consistency(old_size)
+    merkle.verify_consistency(old_size, _ROOTS[old_size], 7, _ROOTS[7], _named(path))
 
 
 def test_every_proof_verifies() -> None:
@@ -65,10 +59,12 @@ def test_every_proof_verifies() -> None:
     for size in range(1, _MOST + 1):
         leaves, root = _tree(size)
         for index, leaf in enumerate(leaves):
-            verify_inclusion(leaf, index, size, LogTree(leaves).prove_inclusion(index), root)
+            merkle.verify_inclusion(
+                leaf, index, size, merkle.LogTree(leaves).prove_inclusion(index), root
+            )
         for old_size in range(size + 1):
-            path = LogTree(leaves).prove_consistency(old_size)
-            verify_consistency(old_size, _tree(old_size)[1], size, root, path)
+            path = merkle.LogTree(leaves).prove_consistency(old_size)
+            merkle.verify_consistency(old_size, _tree(old_size)[1], size, root, path)
 
 
 def _variants(path: tuple[bytes, ...], bit: int) -> list[tuple[bytes, ...]]:
@@ -95,7 +91,7 @@ def test_a_changed_inclusion_proof_fails(size: int, number: int, bit: int) -> No
     """One bit of any hash, another index, a missing, added or split hash."""
     leaves, root = _tree(size)
     index = number % size
-    leaf, path = leaves[index], LogTree(leaves).prove_inclusion(index)
+    leaf, path = leaves[index], merkle.LogTree(leaves).prove_inclusion(index)
     wrong = [
         *((leaf, index, variant, root) for variant in _variants(path, bit)),
         *((leaf, other, path, root) for other in range(-1, size + 1) if other != index),
@@ -105,7 +101,7 @@ def test_a_changed_inclusion_proof_fails(size: int, number: int, bit: int) -> No
 
     for one, at, through, to in wrong:
         with pytest.raises(ProofError):
-            verify_inclusion(one, at, size, through, to)
+            merkle.verify_inclusion(one, at, size, through, to)
 
 
 @settings(max_examples=150, deadline=None, derandomize=True, database=None)
@@ -114,7 +110,7 @@ def test_a_changed_consistency_proof_fails(size: int, number: int, bit: int) -> 
     """One bit of any hash, another old root, a missing, added or split hash."""
     leaves, root = _tree(size)
     old_size = number % size + 1
-    old_root, path = _tree(old_size)[1], LogTree(leaves).prove_consistency(old_size)
+    old_root, path = _tree(old_size)[1], merkle.LogTree(leaves).prove_consistency(old_size)
     wrong = [
         *((old_root, root, variant) for variant in _variants(path, bit)),
         *((_tree(other)[1], root, path) for other in range(size + 1) if other != old_size),
@@ -123,7 +119,7 @@ def test_a_changed_consistency_proof_fails(size: int, number: int, bit: int) -> 
 
     for before, after, through in wrong:
         with pytest.raises(ProofError):
-            verify_consistency(old_size, before, size, after, through)
+            merkle.verify_consistency(old_size, before, size, after, through)
 
 
 def test_a_proof_has_hashes_of_32_bytes() -> None:
@@ -131,20 +127,20 @@ def test_a_proof_has_hashes_of_32_bytes() -> None:
     leaves, root = _tree(3)
     for short in (b"", bytes(31), bytes(33)):
         with pytest.raises(ProofError, match="2 hashes; it must have 2, of 32 bytes"):
-            verify_inclusion(leaves[0], 0, 3, (leaves[1], short), root)
+            merkle.verify_inclusion(leaves[0], 0, 3, (leaves[1], short), root)
 
 
 def test_a_tree_extends_the_empty_one_and_no_larger_one() -> None:
     """The empty tree needs its own root and an empty path; sizes never shrink."""
     leaves, root = _tree(5)
-    verify_consistency(0, EMPTY_ROOT, 5, root, ())
+    merkle.verify_consistency(0, merkle.EMPTY_ROOT, 5, root, ())
 
     for old_size, old_root, path in (
         (0, root, ()),
-        (0, EMPTY_ROOT, (bytes(32),)),
+        (0, merkle.EMPTY_ROOT, (bytes(32),)),
         (6, root, ()),
         (-1, root, ()),
     ):
         with pytest.raises(ProofError):
-            verify_consistency(old_size, old_root, 5, root, path)
-    assert () == LogTree(leaves).prove_consistency(0)
+            merkle.verify_consistency(old_size, old_root, 5, root, path)
+    assert () == merkle.LogTree(leaves).prove_consistency(0)

@@ -4,15 +4,7 @@ import pytest
 
 from shuffledp.common.crypto.signing import SigningIdentity
 from shuffledp.common.errors import WireError
-from shuffledp.common.messages.batch import (
-    MAX_PARTS,
-    BatchId,
-    BatchManifest,
-    BatchPart,
-    BatchProgress,
-    BatchState,
-    BatchStatus,
-)
+from shuffledp.common.messages import batch
 from shuffledp.common.messages.inclusion_proof import leaf, prefix_of
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.common.wire import batches
@@ -20,22 +12,22 @@ from shuffledp.common.wire.fields import MAX_MESSAGE_BYTES
 from shuffledp.protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2
 from tests.support.leaves import GrownTree, commitment_over, some_leaves
 
-_MANIFEST = BatchManifest(
+_MANIFEST = batch.BatchManifest(
     task_digest=TaskDigest(b"d" * 32),
-    batch_id=BatchId(b"b" * 16),
+    batch_id=batch.BatchId(b"b" * 16),
     n_users=3,
     n_reports=6,
     n_discarded=2,
 )
 
 
-@pytest.mark.parametrize("state", BatchState)
-def test_a_batchs_state_is_read_back_as_it_was_written(state: BatchState) -> None:
+@pytest.mark.parametrize("state", batch.BatchState)
+def test_a_batchs_state_is_read_back_as_it_was_written(state: batch.BatchState) -> None:
     """For devices and for the shuffler's operator; an unknown state is refused."""
     with pytest.raises(WireError, match="batch state 0 is unknown to this program"):
         batches.status_from_wire(shuffler_pb2.GetBatchStatusResponse())
-    status = BatchStatus(state=state, n_users=5, n_min=2, shuffle_seconds=0.5, reason="a é")
-    progress = BatchProgress(
+    status = batch.BatchStatus(state=state, n_users=5, n_min=2, shuffle_seconds=0.5, reason="a é")
+    progress = batch.BatchProgress(
         state=state,
         n_users=5,
         n_min=2,
@@ -49,21 +41,21 @@ def test_a_batchs_state_is_read_back_as_it_was_written(state: BatchState) -> Non
     assert progress == batches.progress_from_wire(batches.progress_to_wire(progress))
 
 
-_PART = BatchPart(
+_PART = batch.BatchPart(
     task_digest=TaskDigest(b"d" * 32), part=7, n_reports=6, content_hash=bytes(range(32))
 )
 
 
 def test_a_delivery_is_announced_and_answered() -> None:
     """With its number of parts; the answer names those that have arrived."""
-    announced = batches.delivery_to_wire(_MANIFEST, MAX_PARTS)
+    announced = batches.delivery_to_wire(_MANIFEST, batch.MAX_PARTS)
 
-    assert (_MANIFEST, MAX_PARTS) == batches.delivery_from_wire(announced)
-    for n_parts in (0, MAX_PARTS + 1):
+    assert (_MANIFEST, batch.MAX_PARTS) == batches.delivery_from_wire(announced)
+    for n_parts in (0, batch.MAX_PARTS + 1):
         wrong = batches.delivery_to_wire(_MANIFEST, n_parts)
         with pytest.raises(WireError, match=f"n_parts is {n_parts}; it must lie between 1 and"):
             batches.delivery_from_wire(wrong)
-    for arrived, staged in (([], False), ([0, MAX_PARTS - 1], False), ([0, 1], True)):
+    for arrived, staged in (([], False), ([0, batch.MAX_PARTS - 1], False), ([0, 1], True)):
         answer = analyzer_pb2.BeginDeliveryResponse(arrived=arrived, staged=staged)
         assert (set(arrived), staged) == batches.arrived_from_wire(answer)
 
@@ -89,7 +81,7 @@ def test_a_part_is_a_header_followed_by_reports() -> None:
         with pytest.raises(WireError, match=rule):
             batches.chunk_from_wire(wrong)
     for change, rule in (
-        ({"part": MAX_PARTS}, "part is 8192"),
+        ({"part": batch.MAX_PARTS}, "part is 8192"),
         ({"content_hash": bytes(31)}, "content_hash has 31 bytes; it must have 32"),
         ({"task_digest": b""}, "task_digest"),
     ):

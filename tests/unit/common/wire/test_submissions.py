@@ -3,14 +3,7 @@ import pytest
 from shuffledp.common.errors import ShuffleDpError, ValueRangeError, WireError
 from shuffledp.common.messages.submission import MAX_VALUE_CHARACTERS, Outcome, Value, kind_of
 from shuffledp.common.task_digest import TaskDigest
-from shuffledp.common.wire.submissions import (
-    contribution_from_wire,
-    contribution_to_wire,
-    envelope_from_wire,
-    envelopes_from_wire,
-    outcomes_from_wire,
-    outcomes_to_wire,
-)
+from shuffledp.common.wire import submissions
 from shuffledp.protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 
 _DIGEST = TaskDigest(b"d" * 32)
@@ -18,30 +11,32 @@ _DIGEST = TaskDigest(b"d" * 32)
 
 def test_outcomes_are_written_one_by_one() -> None:
     """Every outcome survives; an unknown one is refused."""
-    assert list(Outcome) == outcomes_from_wire(outcomes_to_wire(list(Outcome)))
+    assert list(Outcome) == submissions.outcomes_from_wire(
+        submissions.outcomes_to_wire(list(Outcome))
+    )
     with pytest.raises(WireError, match="outcome 6 is unknown to this program"):
-        outcomes_from_wire(shuffler_pb2.SubmitBulkResponse.FromString(b"\x0a\x01\x06"))
+        submissions.outcomes_from_wire(shuffler_pb2.SubmitBulkResponse.FromString(b"\x0a\x01\x06"))
 
 
 def test_tokens_come_with_each_envelope_or_with_none() -> None:
     """A token has 354 bytes, or none for a user without one; a call has up to 2,000 envelopes."""
     request = shuffler_pb2.SubmitBulkRequest(task_digest=_DIGEST, envelopes=[b""] * 2001)
     with pytest.raises(WireError, match="envelopes is 2001; it may be at most 2000"):
-        envelopes_from_wire(request)
+        submissions.envelopes_from_wire(request)
     envelopes, token = [b"one", b"two"], bytes(354)
     for tokens, read in (([], []), ([token, b""], [token, b""])):
         message = shuffler_pb2.SubmitBulkRequest(
             task_digest=_DIGEST, envelopes=envelopes, tokens=tokens
         )
-        assert (_DIGEST, envelopes, read) == envelopes_from_wire(message)
+        assert (_DIGEST, envelopes, read) == submissions.envelopes_from_wire(message)
     for wrong in ([token], [token] * 3, [token, token[:-1]]):
         message = shuffler_pb2.SubmitBulkRequest(
             task_digest=_DIGEST, envelopes=envelopes, tokens=wrong
         )
         with pytest.raises(WireError, match="token"):
-            envelopes_from_wire(message)
+            submissions.envelopes_from_wire(message)
     single = shuffler_pb2.SubmitRequest(task_digest=_DIGEST, envelope=b"e", token=token)
-    assert (_DIGEST, b"e", token) == envelope_from_wire(single)
+    assert (_DIGEST, b"e", token) == submissions.envelope_from_wire(single)
 
 
 @pytest.mark.parametrize(
@@ -62,8 +57,10 @@ def test_tokens_come_with_each_envelope_or_with_none() -> None:
 def test_a_value_of_every_kind_is_read_back_as_it_was_written(value: Value, kind: str) -> None:
     """Item 0, an empty text and no pairs are values too; a missing value is refused."""
     with pytest.raises(WireError, match="holds 0 values"):
-        contribution_from_wire(user_agent_pb2.ContributeRequest(task_digest=_DIGEST))
-    digest, found, person = contribution_from_wire(contribution_to_wire(_DIGEST, value, "Ada"))
+        submissions.contribution_from_wire(user_agent_pb2.ContributeRequest(task_digest=_DIGEST))
+    digest, found, person = submissions.contribution_from_wire(
+        submissions.contribution_to_wire(_DIGEST, value, "Ada")
+    )
 
     assert (_DIGEST, value, "Ada") == (digest, found, person)
     assert kind == kind_of(found)
@@ -80,7 +77,7 @@ def test_a_value_of_every_kind_is_read_back_as_it_was_written(value: Value, kind
 def test_an_oversized_value_is_refused_without_being_repeated(value: Value, rule: str) -> None:
     """The message does not state its length either."""
     with pytest.raises(ShuffleDpError, match=rule) as caught:
-        contribution_from_wire(contribution_to_wire(_DIGEST, value, ""))
+        submissions.contribution_from_wire(submissions.contribution_to_wire(_DIGEST, value, ""))
     assert "918273" not in str(caught.value)
     assert "sss" not in str(caught.value)
 
@@ -89,4 +86,4 @@ def test_an_oversized_value_is_refused_without_being_repeated(value: Value, rule
 def test_a_value_that_no_field_holds_is_refused_before_it_is_sent(value: Value) -> None:
     """The library's own message would repeat the value."""
     with pytest.raises(ValueRangeError, match=r"must be at least 0 and below 2|valid Unicode"):
-        contribution_to_wire(_DIGEST, value, "")
+        submissions.contribution_to_wire(_DIGEST, value, "")

@@ -7,13 +7,7 @@ from typing import Any, Final, cast
 import grpc
 import pytest
 
-from shuffledp.common.errors import (
-    ForeignReplyError,
-    LedgerError,
-    PeerBusyError,
-    PeerError,
-    PeerUnableError,
-)
+from shuffledp.common import errors
 from shuffledp.common.messages.ledger_entry import ChainedEntry
 from shuffledp.common.wire.results import ledger_to_wire
 from shuffledp.deploy.clients.analyzer import OperatorClient
@@ -44,14 +38,14 @@ def _operator(answer: Callable[..., Awaitable[Any]]) -> OperatorClient:
 @pytest.mark.parametrize(
     ("code", "beside", "kind", "advised"),
     [
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, _NOTHING, PeerBusyError, False),
-        (grpc.StatusCode.UNAVAILABLE, _SERVICE_ERROR, PeerUnableError, False),
-        (grpc.StatusCode.UNAVAILABLE, _NOTHING, PeerError, True),
-        (grpc.StatusCode.UNIMPLEMENTED, _NOTHING, ForeignReplyError, True),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, _NOTHING, errors.PeerBusyError, False),
+        (grpc.StatusCode.UNAVAILABLE, _SERVICE_ERROR, errors.PeerUnableError, False),
+        (grpc.StatusCode.UNAVAILABLE, _NOTHING, errors.PeerError, True),
+        (grpc.StatusCode.UNIMPLEMENTED, _NOTHING, errors.ForeignReplyError, True),
     ],
 )
 async def test_only_without_an_answer_is_the_address_in_doubt(
-    code: grpc.StatusCode, beside: grpc.aio.Metadata, kind: type[PeerError], *, advised: bool
+    code: grpc.StatusCode, beside: grpc.aio.Metadata, kind: type[errors.PeerError], *, advised: bool
 ) -> None:
     """A busy service or one with a full disk is at its address; a proxy's refusal is no answer."""
 
@@ -89,5 +83,5 @@ async def test_the_whole_ledger_is_read_and_verified() -> None:
         if after:  # a valid end may lack what follows it
             false += [[*before, rehashed, *after], [*before, *after]]
         for entries in false:
-            with pytest.raises(LedgerError):
+            with pytest.raises(errors.LedgerError):
                 await _read(entries)

@@ -1,6 +1,8 @@
 """Messages name the setting, option or command that helps."""
 
 import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,24 +30,31 @@ from tests.support.command_line import run_command, shown
 from tests.support.printing import printed
 
 
-async def _refuse(_request: object, context: Any) -> None:
-    """Answer as an agent whose shuffler takes no submission without a token."""
-    await context.abort(grpc.StatusCode.UNAUTHENTICATED, "a token is asked for", SERVICE_ERROR)
+@asynccontextmanager
+async def _agent(folder: Path, call: str, answer: Any) -> AsyncIterator[str]:
+    """Serve one call of an agent; a status with words is a refusal."""
+
+    async def refuse(_request: object, context: Any) -> None:
+        await context.abort(*answer, SERVICE_ERROR)
+
+    server, handler = grpc.aio.server(), answer if callable(answer) else refuse
+    calls: dict[str, Any] = {call: grpc.unary_unary_rpc_method_handler(handler)}
+    service = grpc.method_handlers_generic_handler("shuffledp.v1.UserAgent", calls)
+    server.add_generic_rpc_handlers((service,))
+    server.add_insecure_port(f"unix:{folder}/agent")
+    await server.start()
+    yield f"unix:{folder}/agent"
+    await server.stop(None)
 
 
 async def test_a_missing_token_is_answered_with_its_setting_and_the_spent_epsilon(
     tmp_path: Path,
 ) -> None:
     """The message also says that the answer is kept."""
-    server = grpc.aio.server()
-    calls: dict[str, Any] = {"Contribute": grpc.unary_unary_rpc_method_handler(_refuse)}
-    service = grpc.method_handlers_generic_handler("shuffledp.v1.UserAgent", calls)
-    server.add_generic_rpc_handlers((service,))
-    server.add_insecure_port(f"unix:{tmp_path}/agent")
-    await server.start()
-    with pytest.raises(PeerRefusalError) as caught:
-        await send(f"unix:{tmp_path}/agent", TaskDigest(bytes(32)), 1, "")
-    await server.stop(None)
+    refusal = grpc.StatusCode.UNAUTHENTICATED, "a token is asked for"
+    async with _agent(tmp_path, "Contribute", refusal) as address:
+        with pytest.raises(PeerRefusalError) as caught:
+            await send(address, TaskDigest(bytes(32)), 1, "")
 
     assert "UNAUTHENTICATED" == caught.value.status
     setting = UserAgentSettings.__dataclass_fields__["credential_file"].name
@@ -55,19 +64,10 @@ async def test_a_missing_token_is_answered_with_its_setting_and_the_spent_epsilo
 
 async def test_a_person_who_has_answered_elsewhere_is_told_so(tmp_path: Path) -> None:
     """The issuer's conflict is about tokens, of which people know nothing."""
-
-    async def refuse(_request: object, context: Any) -> None:
-        await context.abort(grpc.StatusCode.ALREADY_EXISTS, "already has a token", SERVICE_ERROR)
-
-    server = grpc.aio.server()
-    calls: dict[str, Any] = {"Contribute": grpc.unary_unary_rpc_method_handler(refuse)}
-    service = grpc.method_handlers_generic_handler("shuffledp.v1.UserAgent", calls)
-    server.add_generic_rpc_handlers((service,))
-    server.add_insecure_port(f"unix:{tmp_path}/agent")
-    await server.start()
-    with pytest.raises(PeerRefusalError, match=r"^This person has .* already has a token$"):
-        await send(f"unix:{tmp_path}/agent", TaskDigest(bytes(32)), 1, "")
-    await server.stop(None)
+    refusal = grpc.StatusCode.ALREADY_EXISTS, "already has a token"
+    async with _agent(tmp_path, "Contribute", refusal) as address:
+        with pytest.raises(PeerRefusalError, match=r"^This person has .* already has a token$"):
+            await send(address, TaskDigest(bytes(32)), 1, "")
 
 
 async def test_texts_come_in_the_order_of_the_task(tmp_path: Path) -> None:
@@ -77,14 +77,8 @@ async def test_texts_come_in_the_order_of_the_task(tmp_path: Path) -> None:
     async def state(_request: object, _context: object) -> bytes:
         return user_agent_pb2.GetQuestionResponse(texts=texts).SerializeToString()
 
-    server = grpc.aio.server()
-    calls: dict[str, Any] = {"GetQuestion": grpc.unary_unary_rpc_method_handler(state)}
-    service = grpc.method_handlers_generic_handler("shuffledp.v1.UserAgent", calls)
-    server.add_generic_rpc_handlers((service,))
-    server.add_insecure_port(f"unix:{tmp_path}/agent")
-    await server.start()
-    found = await ask_for_question(f"unix:{tmp_path}/agent", TaskDigest(bytes(32)))
-    await server.stop(None)
+    async with _agent(tmp_path, "GetQuestion", state) as address:
+        found = await ask_for_question(address, TaskDigest(bytes(32)))
 
     assert ["title", "prompt", "purpose", "series", "added"] == list(found)
     assert texts == found

@@ -7,14 +7,8 @@ from typing import Any, Final, Self
 
 import pytest
 
+from shuffledp.common import errors
 from shuffledp.common.crypto.signing import SignedTask
-from shuffledp.common.errors import (
-    PeerError,
-    PeerRefusalError,
-    SettingsError,
-    TaskError,
-    UsageError,
-)
 from shuffledp.common.runtime.certificates import Authority
 from shuffledp.common.runtime.state_directory import StateDirectory
 from shuffledp.common.task.draft import TaskDraft
@@ -38,7 +32,7 @@ from tests.support.tasks import published
 )
 def test_a_host_needs_a_certificate(options: tuple[str, ...], rule: str) -> None:
     """The sentence says why; nothing is started."""
-    with pytest.raises(UsageError, match=rule):
+    with pytest.raises(errors.UsageError, match=rule):
         shown("up", *options)
 
 
@@ -64,7 +58,9 @@ def test_another_host_than_the_certificates_is_refused(certified: Path, host: st
     """Browsers would refuse the page; the message names the option."""
     pair = ("--certificate", str(certified / "poll.pem"), "--key", str(certified / "poll.key"))
 
-    with pytest.raises(SettingsError, match=rf"--host is {host}; .* without scheme .*poll.example"):
+    with pytest.raises(
+        errors.SettingsError, match=rf"--host is {host}; .* without scheme .*poll.example"
+    ):
         shown("up", "--host", host, *pair, "--folder", str(certified / "up"))
     assert not (certified / "up").exists()
 
@@ -73,9 +69,9 @@ def test_the_key_of_another_certificate_is_refused(certified: Path) -> None:
     """And a missing file is told from a wrong one."""
     certificate = certified / "poll.pem"
 
-    with pytest.raises(SettingsError, match=r"authority.key is not the key of .*poll.pem"):
+    with pytest.raises(errors.SettingsError, match=r"authority.key is not the key of .*poll.pem"):
         WebHost("poll.example", certificate, certified / "authority.key").check()
-    with pytest.raises(SettingsError, match=r"none.key cannot be read: No such file"):
+    with pytest.raises(errors.SettingsError, match=r"none.key cannot be read: No such file"):
         WebHost("poll.example", certificate, certified / "none.key").check()
 
 
@@ -83,7 +79,7 @@ def test_the_folder_is_none_of_files(tmp_path: Path) -> None:
     """The message names the option."""
     (tmp_path / "file").touch()
 
-    with pytest.raises(UsageError, match=r"--folder is .*, a file"):
+    with pytest.raises(errors.UsageError, match=r"--folder is .*, a file"):
         shown("up", "--folder", str(tmp_path / "file"))
 
 
@@ -91,7 +87,7 @@ def test_a_wrong_draft_leaves_no_folder(tmp_path: Path) -> None:
     """It is read before keys and people are made."""
     (tmp_path / "bad.toml").write_text("title =", encoding="utf-8")
 
-    with pytest.raises(TaskError, match=r"bad.toml is not TOML"):
+    with pytest.raises(errors.TaskError, match=r"bad.toml is not TOML"):
         shown("up", "--draft", str(tmp_path / "bad.toml"), "--folder", str(tmp_path / "up"))
     assert not (tmp_path / "up").exists()
 
@@ -101,7 +97,8 @@ def test_a_second_up_in_a_folder_is_refused(tmp_path: Path) -> None:
     with (
         StateDirectory.open(tmp_path).held(),
         pytest.raises(
-            SettingsError, match=rf"^`up` already runs in {tmp_path}; stop it, or .* --folder$"
+            errors.SettingsError,
+            match=rf"^`up` already runs in {tmp_path}; stop it, or .* --folder$",
         ),
     ):
         shown("up", "--folder", str(tmp_path))
@@ -210,9 +207,9 @@ async def test_only_a_task_that_nobody_opened_is_passed_over(
 ) -> None:
     """A shuffler that does not answer is told, and a refusal of another kind ends the watch."""
     unopened, away, refused = (
-        PeerRefusalError("NOT_FOUND", "unopened"),
-        PeerError("away"),
-        PeerRefusalError("UNAUTHENTICATED", "wrong token"),
+        errors.PeerRefusalError("NOT_FOUND", "unopened"),
+        errors.PeerError("away"),
+        errors.PeerRefusalError("UNAUTHENTICATED", "wrong token"),
     )
     operator: Any = _Operator(unopened, away, "progress", refused)
     monkeypatch.setattr(local_cluster, "_WATCH_SECONDS", 0.0)
@@ -223,5 +220,5 @@ async def test_only_a_task_that_nobody_opened_is_passed_over(
 
     assert "progress" == await anext(watching)
     assert ["away"] == told
-    with pytest.raises(PeerRefusalError, match="wrong token"):
+    with pytest.raises(errors.PeerRefusalError, match="wrong token"):
         await anext(watching)

@@ -17,16 +17,7 @@ from shuffledp.common.runtime.trust import Trust
 from shuffledp.common.runtime.witness_service import WitnessServicer, load_witness_key
 from shuffledp.common.transparency.checkpoint import NoteKey, SignatureType
 from shuffledp.deploy.clients.key_folder import KeyFolder
-from shuffledp.deploy.docker.preparation import (
-    PARTIES,
-    PEOPLE,
-    ROLES,
-    SECOND,
-    WITNESSES,
-    prepare_certificates,
-    prepare_party,
-    prepare_people,
-)
+from shuffledp.deploy.docker import preparation
 from shuffledp.issuer.entitlements import PeopleList
 from shuffledp.user_agent.credentials import CredentialFile
 
@@ -37,15 +28,15 @@ def _prepare(folder: Path, now: float = _NOW, *, two: bool = True) -> tuple[Path
     """Do what `make up` does, in order; return the folders of secrets and of states."""
     secrets, states = folder / "secrets", folder / "states"
     secrets.mkdir(exist_ok=True)
-    prepare_certificates(secrets, now, internal=True, two_shufflers=two)
-    prepare_people(secrets)
-    for party in PARTIES:
-        witness = party if party in WITNESSES else None
-        prepare_party(secrets / party, states / party, witness)
+    preparation.prepare_certificates(secrets, now, internal=True, two_shufflers=two)
+    preparation.prepare_people(secrets)
+    for party in preparation.PARTIES:
+        witness = party if party in preparation.WITNESSES else None
+        preparation.prepare_party(secrets / party, states / party, witness)
     return secrets, states
 
 
-@pytest.mark.parametrize("party", PARTIES)
+@pytest.mark.parametrize("party", preparation.PARTIES)
 def test_a_party_starts_with_what_was_prepared(tmp_path: Path, party: str) -> None:
     """Certificate and key belong together, its state opens under its key, its token is known."""
     secrets, states = _prepare(tmp_path)
@@ -67,7 +58,7 @@ def test_a_party_starts_with_what_was_prepared(tmp_path: Path, party: str) -> No
     keys.operator_token.check(token)
 
 
-@pytest.mark.parametrize("party", WITNESSES)
+@pytest.mark.parametrize("party", preparation.WITNESSES)
 def test_a_witness_has_the_key_that_was_copied(tmp_path: Path, party: str) -> None:
     """The service opens it, and has cosigned nothing yet; the analyzer gets none."""
     secrets, states = _prepare(tmp_path)
@@ -83,15 +74,15 @@ def test_a_witness_has_the_key_that_was_copied(tmp_path: Path, party: str) -> No
     assert not (secrets / "analyzer" / "witness.pub").exists()
 
 
-@pytest.mark.parametrize("party", ROLES)
+@pytest.mark.parametrize("party", preparation.ROLES)
 def test_a_partys_processes_have_an_authority_of_their_own(tmp_path: Path, party: str) -> None:
     """Each role has a folder with its certificate, without the key of the internal authority."""
     secrets, _ = _prepare(tmp_path)
 
-    authorities = {one: secrets / one / "internal" / "authority.pem" for one in ROLES}
+    authorities = {one: secrets / one / "internal" / "authority.pem" for one in preparation.ROLES}
     issuers = {one: Certificate.read(path) for one, path in authorities.items()}
     issuers["parties"] = Certificate.read(secrets / "authorities" / f"{party}.pem")
-    for role in ROLES[party]:
+    for role in preparation.ROLES[party]:
         folder = secrets / party / "internal" / role
         names = {path.name for path in folder.iterdir()}
         assert {"authority.pem", f"{role}.pem", f"{role}.key"} == names
@@ -118,7 +109,7 @@ def test_both_sides_of_two_shufflers_certify_their_own_parties_alone(tmp_path: P
     """Each trusts the other for the parties that it meets, and holds no key of its authorities."""
     secrets, _ = _prepare(tmp_path)
 
-    second = secrets / SECOND
+    second = secrets / preparation.SECOND
     own, theirs = (Trust.read(folder / "authority.pem") for folder in (secrets, second))
     relay = Certificate.read(second / RELAY / f"{RELAY}.pem")
     assert {RELAY, "operator", "analyzer", "shuffler"} == theirs.authorities.keys()
@@ -160,7 +151,7 @@ async def test_each_container_has_the_credentials_of_its_own_people(tmp_path: Pa
     secrets, _ = _prepare(tmp_path)
     listed = PeopleList(secrets / "issuer" / "people.txt")
     raw = (secrets / "issuer" / "people.txt").read_text(encoding="ascii")
-    for holder, names in PEOPLE.items():
+    for holder, names in preparation.PEOPLE.items():
         credentials = CredentialFile(secrets / holder / "credentials.txt").all()
         assert [*names] == [await listed.person(one) for one in credentials]
         assert not any(one.hex() in raw for one in credentials)
@@ -174,11 +165,11 @@ def test_certificates_are_renewed_where_their_authority_is(tmp_path: Path) -> No
     _prepare(tmp_path, _NOW + 8 * 86400)
     changed = {str(p.relative_to(secrets)) for p, raw in files.items() if p.read_bytes() != raw}
 
-    names = {"issued.txt", "shuffler/internal/issued.txt", f"{SECOND}/issued.txt"}
+    names = {"issued.txt", "shuffler/internal/issued.txt", f"{preparation.SECOND}/issued.txt"}
     for folder, parties in {
-        "": (*PARTIES, "operator", FRONT_END),
-        "shuffler/internal/": ROLES["shuffler"],
-        f"{SECOND}/": (RELAY, "operator"),
+        "": (*preparation.PARTIES, "operator", FRONT_END),
+        "shuffler/internal/": preparation.ROLES["shuffler"],
+        f"{preparation.SECOND}/": (RELAY, "operator"),
     }.items():
         names |= {f"{folder}{party}/{party}.{end}" for party in parties for end in ("pem", "key")}
     assert names == changed
@@ -190,9 +181,9 @@ def test_what_is_secret_is_its_owners_alone(tmp_path: Path) -> None:
 
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [secrets, *secrets.rglob("*")]}
     secret = {path for path in modes if path.suffix in {".key", ".token"}}
-    assert 19 + sum(1 + len(roles) for roles in ROLES.values()) == len(secret)
+    assert 19 + sum(1 + len(roles) for roles in preparation.ROLES.values()) == len(secret)
     assert {0o600} == {modes[path] for path in secret}
-    for folder in (secrets, secrets / SECOND):
+    for folder in (secrets, secrets / preparation.SECOND):
         assert 0o700 == modes.pop(folder / "authorities")
     assert {0o711} == {mode for path, mode in modes.items() if path.is_dir()}
 

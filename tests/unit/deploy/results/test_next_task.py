@@ -22,15 +22,8 @@ from shuffledp.common.protocols import Kind
 from shuffledp.common.task.draft import PairDraft, TaskDraft
 from shuffledp.common.task.shuffler_spec import GeometricNoise, ShufflerSpec
 from shuffledp.common.task.uniform_dummies import BinomialDummies
+from shuffledp.deploy.results import next_task
 from shuffledp.deploy.results.export import as_json
-from shuffledp.deploy.results.next_task import (
-    FoundTexts,
-    Iterated,
-    iteration,
-    labels_fragment,
-    next_draft,
-    read_result,
-)
 from shuffledp.deploy.results.result_view import result_view
 from shuffledp.deploy.tasks import drafts as draft_file
 from shuffledp.deploy.terminal.json_output import dumps
@@ -50,14 +43,14 @@ def _whole(**changes: Any) -> TaskDraft:
     return draft(**kind_draft_fields("priv-kv", **fields) | changes)
 
 
-def _released(means: Iterable[float], **changes: Any) -> Iterated:
+def _released(means: Iterable[float], **changes: Any) -> next_task.Iterated:
     fields: dict[str, Any] = {"kind": "key-value", "low": 0.0, "high": 5.0, "population": "viewers"}
-    return Iterated(**fields | {"means_with_fakes": tuple(means)} | changes)
+    return next_task.Iterated(**fields | {"means_with_fakes": tuple(means)} | changes)
 
 
 def _next(number: int, whole: TaskDraft | None = None) -> TaskDraft:
     before = None if number == 1 else _released(np.linspace(1.0, 4.0, 6))
-    return next_draft(whole or _whole(), _ITERATIONS, number, before)
+    return next_task.next_draft(whole or _whole(), _ITERATIONS, number, before)
 
 
 def _pairs(one: TaskDraft) -> PairDraft:
@@ -80,7 +73,7 @@ def test_the_budget_covers_all_iterations() -> None:
 def test_an_iteration_changes_the_epsilon_the_split_and_the_fakes_of_the_draft() -> None:
     """Fakes are the previous means, clipped to the range; the first iteration's are the draft's."""
     means = [-3.0, 0.0, 1.25, 2.5, 5.0, 99.0]
-    second = next_draft(_whole(), _ITERATIONS, 2, _released(means))
+    second = next_task.next_draft(_whole(), _ITERATIONS, 2, _released(means))
     restored = {name: getattr(_whole(), name) for name in ("local_epsilon", "pairs")}
 
     assert [0.0, 0.0, 1.25, 2.5, 5.0, 5.0] == pytest.approx(list(_pairs(second).fakes))
@@ -108,11 +101,11 @@ def test_an_iteration_changes_the_epsilon_the_split_and_the_fakes_of_the_draft()
     ],
 )
 def test_an_impossible_iteration_is_refused(
-    changes: dict[str, Any], number: int, before: Iterated | None, rule: str
+    changes: dict[str, Any], number: int, before: next_task.Iterated | None, rule: str
 ) -> None:
     """The message names the rule."""
     with pytest.raises(TaskError, match=rule):
-        next_draft(_whole(**changes), _ITERATIONS, number, before)
+        next_task.next_draft(_whole(**changes), _ITERATIONS, number, before)
 
 
 _DRAFTS: Final[dict[str, TaskDraft]] = {
@@ -163,8 +156,8 @@ _NO_TEXTS: Final = ("", "{}", '{"kind": "mean", "encoding": "text", "texts": []}
 @table(
     ("form", "kind", "text"),
     [
-        *((Iterated, "key-value", text) for text in _NO_PAIRS),
-        *((FoundTexts, "open", text) for text in _NO_TEXTS),
+        *((next_task.Iterated, "key-value", text) for text in _NO_PAIRS),
+        *((next_task.FoundTexts, "open", text) for text in _NO_TEXTS),
     ],
 )
 def test_a_file_that_is_not_a_result_of_the_kind_is_refused(
@@ -173,17 +166,17 @@ def test_a_file_that_is_not_a_result_of_the_kind_is_refused(
     """The message names the file."""
     (tmp_path / "result.json").write_text(text, encoding="utf-8")
     with pytest.raises(SettingsError, match=f"result.json is not a JSON result of {kind} data"):
-        read_result(tmp_path / "result.json", form, kind)
+        next_task.read_result(tmp_path / "result.json", form, kind)
 
 
 def test_a_missing_or_overlong_result_is_refused_unread(tmp_path: Path) -> None:
     """The message names the reason."""
     with pytest.raises(SettingsError, match="cannot be read: No such file"):
-        read_result(tmp_path / "none.json", Iterated, "key-value")
+        next_task.read_result(tmp_path / "none.json", next_task.Iterated, "key-value")
     with (tmp_path / "long.json").open("wb") as file:
         file.truncate(10**10)
     with pytest.raises(SettingsError, match="is too long; at most"):
-        read_result(tmp_path / "long.json", Iterated, "key-value")
+        next_task.read_result(tmp_path / "long.json", next_task.Iterated, "key-value")
 
 
 def test_the_command_reads_a_printed_result_and_writes_the_next_draft(tmp_path: Path) -> None:
@@ -198,7 +191,7 @@ def test_the_command_reads_a_printed_result_and_writes_the_next_draft(tmp_path: 
     shown("iterate", str(whole), "--iterations", "3", *arguments)
 
     before = _released(np.linspace(4.0, 1.5, 6))
-    assert next_draft(_whole(), 3, 2, before) == draft_file.read(output, _KEY)
+    assert next_task.next_draft(_whole(), 3, 2, before) == draft_file.read(output, _KEY)
 
 
 @given(st.floats(1e-3, 20.0), st.integers(1, 12), st.floats(0.01, 0.99))
@@ -207,7 +200,7 @@ def test_all_iterations_together_cost_no_more_than_the_whole(
 ) -> None:
     """The exact sum is at most the whole's ε, and each task's integers meet its part."""
     split = [
-        iteration(PairDraft(key_share=share), epsilon, iterations, number, None)
+        next_task.iteration(PairDraft(key_share=share), epsilon, iterations, number, None)
         for number in range(1, iterations + 1)
     ]
     spent = sum(Fraction(part_epsilon) for part_epsilon, _ in split)
@@ -226,7 +219,7 @@ def test_only_the_first_iteration_pays_for_the_key(
     number: int, means: Vector | None, epsilon: float, key_share: float
 ) -> None:
     """The key costs half of ε at first and nothing later; each value costs a c-th of the rest."""
-    local_epsilon, draft = iteration(PairDraft(), 4.0, 4, number, means)
+    local_epsilon, draft = next_task.iteration(PairDraft(), 4.0, 4, number, means)
     spec = PrivKv.specify(draft, local_epsilon)
 
     assert (epsilon, key_share) == (local_epsilon, draft.key_share)
@@ -238,7 +231,7 @@ def test_only_the_first_iteration_pays_for_the_key(
 def test_no_fake_leaves_the_range_by_rounding(low: float, width: float, mean: float) -> None:
     """Fakes are clipped, because a task would be refused for the last digit."""
     whole = PairDraft(low=low, high=low + width)
-    (fake,) = iteration(whole, 1.0, 2, 2, np.array([mean]))[1].fakes
+    (fake,) = next_task.iteration(whole, 1.0, 2, 2, np.array([mean]))[1].fakes
 
     assert low <= fake <= low + width
 
@@ -261,22 +254,22 @@ def test_an_impossible_split_is_refused(
 ) -> None:
     """The message names the number that breaks the rule."""
     with pytest.raises(TaskError, match=rule):
-        iteration(PairDraft(key_share=key_share), epsilon, iterations, 1, None)
+        next_task.iteration(PairDraft(key_share=key_share), epsilon, iterations, 1, None)
 
 
-_HASHES: Final = FoundTexts(
+_HASHES: Final = next_task.FoundTexts(
     kind="open", encoding="hash", most_bytes=255, texts=("00ff" * 4, "11ee" * 4)
 )
 
 
-def _texts(*texts: str) -> FoundTexts:
-    return FoundTexts(kind="open", encoding="text", most_bytes=8, texts=texts)
+def _texts(*texts: str) -> next_task.FoundTexts:
+    return next_task.FoundTexts(kind="open", encoding="text", most_bytes=8, texts=texts)
 
 
 def test_found_texts_become_labels_that_devices_can_send() -> None:
     """Texts that no device sends are left out: with spaces at an end, or not in normal form."""
     found = tomllib.loads(
-        labels_fragment(_texts('say "x"', " b", "e\u0301", "", "c\u007f"), spell=False)
+        next_task.labels_fragment(_texts('say "x"', " b", "e\u0301", "", "c\u007f"), spell=False)
     )
 
     assert {"labels": ['say "x"', "c\u007f"]} == found
@@ -303,8 +296,8 @@ def test_found_hashes_become_a_task_that_spells(tmp_path: Path) -> None:
     ],
 )
 def test_a_result_that_gives_no_labels_is_refused(
-    found: FoundTexts, rule: str, *, spell: bool
+    found: next_task.FoundTexts, rule: str, *, spell: bool
 ) -> None:
     """A sentence says why."""
     with pytest.raises(SettingsError, match=rule):
-        labels_fragment(found, spell=spell)
+        next_task.labels_fragment(found, spell=spell)

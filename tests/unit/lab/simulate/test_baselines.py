@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shuffledp.common.accounting.epsilon_search import gaussian_delta
-from shuffledp.lab.simulate.baselines import (
-    central_errors_of_items,
-    central_errors_of_means,
-    central_errors_of_texts,
-    exponential_mechanism,
-    permute_and_flip,
-)
+from shuffledp.lab.simulate import baselines
 
 _2_LN_2: Final = 2 * math.log(2)
 """The ε at which a coin shows heads with probability 2^-gap."""
@@ -26,7 +20,7 @@ _2_LN_2: Final = 2 * math.log(2)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.3, 20.0])
 def test_the_errors_of_shares_are_those_of_the_noise(epsilon: float) -> None:
     """Discrete Laplace noise of scale 2/ε is summed; Gaussian noise has its exact δ."""
-    found = central_errors_of_texts(10_000, epsilon, 1e-6)
+    found = baselines.central_errors_of_texts(10_000, epsilon, 1e-6)
     x = np.arange(-5000, 5001)
     weights = np.exp(-np.abs(x) * epsilon / 2)
 
@@ -38,21 +32,23 @@ def test_the_errors_of_shares_are_those_of_the_noise(epsilon: float) -> None:
 @pytest.mark.parametrize("size", [3, 58])
 def test_the_known_total_takes_the_average_off_the_noise_of_each_item(size: int) -> None:
     """The variance falls by 1/d; two items have the noise of one count, of half the sensitivity."""
-    texts = central_errors_of_texts(10_000, 1.0, 1e-6)
-    items = central_errors_of_items(np.array([10_000, *[0] * (size - 1)]), 1.0, 1e-6)
-    two = central_errors_of_items(np.array([10_000, 0]), 1.0, 1e-6)
+    texts = baselines.central_errors_of_texts(10_000, 1.0, 1e-6)
+    items = baselines.central_errors_of_items(np.array([10_000, *[0] * (size - 1)]), 1.0, 1e-6)
+    two = baselines.central_errors_of_items(np.array([10_000, 0]), 1.0, 1e-6)
     projection = np.eye(size) - 1 / size
 
     left = np.diag(projection @ projection.T)
     for name in ("laplace_mse", "gaussian_mse"):
         assert left * texts[name] == pytest.approx(items[name])
     assert 2 * two["gaussian_mse"] == pytest.approx(texts["gaussian_mse"])
-    assert central_errors_of_texts(10_000, 2.0, 1e-6)["laplace_mse"] == two["laplace_mse"]
+    assert baselines.central_errors_of_texts(10_000, 2.0, 1e-6)["laplace_mse"] == two["laplace_mse"]
 
 
 def test_the_errors_of_means_grow_with_the_numbers() -> None:
     """Laplace errors grow with the square of their number, Gaussian errors linearly."""
-    one, hundred = (central_errors_of_means(1000, size, 12.0, 0.5, 1e-6) for size in (1, 100))
+    one, hundred = (
+        baselines.central_errors_of_means(1000, size, 12.0, 0.5, 1e-6) for size in (1, 100)
+    )
 
     assert 2 * (24 / 0.5 / 1000) ** 2 == pytest.approx(one["laplace_mse"])
     assert 100**2 * one["laplace_mse"] == pytest.approx(hundred["laplace_mse"])
@@ -83,8 +79,8 @@ def test_selection_probabilities_match_enumeration(gaps: tuple[int, ...]) -> Non
     exact = [float(each) for each in _exact(gaps)]
     weights = 2.0**-values
 
-    np.testing.assert_allclose(permute_and_flip(values, _2_LN_2), exact, rtol=1e-9)
-    exponential = exponential_mechanism(values, _2_LN_2)
+    np.testing.assert_allclose(baselines.permute_and_flip(values, _2_LN_2), exact, rtol=1e-9)
+    exponential = baselines.exponential_mechanism(values, _2_LN_2)
     np.testing.assert_allclose(exponential, weights / weights.sum(), rtol=1e-9)
 
 
@@ -93,15 +89,15 @@ def test_probabilities_of_many_candidates_sum_to_one(epsilon: float) -> None:
     """There are a hundred thousand; very large gaps do not overflow."""
     gaps = np.append(np.random.default_rng(1).geometric(1e-3, 100_000), [0.0, 1e15])
 
-    assert 1 == pytest.approx(permute_and_flip(gaps, epsilon).sum(), abs=1e-9)
-    assert 1 == pytest.approx(exponential_mechanism(gaps, epsilon).sum(), abs=1e-9)
+    assert 1 == pytest.approx(baselines.permute_and_flip(gaps, epsilon).sum(), abs=1e-9)
+    assert 1 == pytest.approx(baselines.exponential_mechanism(gaps, epsilon).sum(), abs=1e-9)
 
 
 @given(st.lists(st.integers(0, 60), min_size=2, max_size=12), st.floats(0.01, 5.0))
 def test_permute_and_flip_has_no_larger_regret(people: list[int], epsilon: float) -> None:
     """The exponential mechanism has no smaller one, and at most 2·ln(n)/ε."""
     counts = np.array([*people, 61])
-    found = central_errors_of_items(counts, epsilon, 1e-6)
+    found = baselines.central_errors_of_items(counts, epsilon, 1e-6)
     total, n = counts.sum(), len(counts)
 
     assert found["regret"] <= found["exponential_regret"] + 1e-9

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from shuffledp.audit.harness.party_cores import chunks_of, part_header, parts_of
+from shuffledp.common import errors
 from shuffledp.common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, layer_context
 from shuffledp.common.crypto.key_ring import DAY
 from shuffledp.common.crypto.signing import (
@@ -22,17 +23,6 @@ from shuffledp.common.crypto.signing import (
     check_key,
     end_of_validity,
     split_key,
-)
-from shuffledp.common.errors import (
-    BatchStateError,
-    ConflictError,
-    ProofError,
-    SettingsError,
-    StorageError,
-    TaskError,
-    UnknownKeyError,
-    UnknownTaskError,
-    WireError,
 )
 from shuffledp.common.messages.batch import BatchId, BatchManifest, BatchState
 from shuffledp.common.messages.inclusion_proof import leaves_of, tree_over
@@ -139,7 +129,7 @@ async def test_junk_and_repeats_are_dropped_and_counted(
 
     async def fail(batch: StoredBatch, state: BatchState) -> int:
         if state is BatchState.PERMUTED:
-            raise StorageError("the disk is full")
+            raise errors.StorageError("the disk is full")
         return await store_state(batch, state)
 
     with monkeypatch.context() as failing:
@@ -166,17 +156,17 @@ async def test_no_other_input_is_taken_once_a_batch_is_staged(
     if staged:
         await quiet.deliver(layers[1:], 100)
         for sent, users in ((layers, 100), (layers[1:], 101)):
-            with pytest.raises(ConflictError, match="one task, one release"):
+            with pytest.raises(errors.ConflictError, match="one task, one release"):
                 await quiet.deliver(sent, users)
         part = part_header(_DIGEST, 0, layers[:300])
-        with pytest.raises(ConflictError, match="another part 0"):
+        with pytest.raises(errors.ConflictError, match="another part 0"):
             await quiet.staging.receive(part, chunks_of(layers[:300]))
     else:
         await quiet.staging.begin(first, 2)
         await quiet.deliver(layers, 100)
     await quiet.deliveries.advance()
     await quiet.restart()
-    with pytest.raises(ConflictError, match="one task, one release"):
+    with pytest.raises(errors.ConflictError, match="one task, one release"):
         await quiet.deliver(layers[2:], 100)
 
     [(manifest, _)] = quiet.analyzer.delivered
@@ -202,7 +192,7 @@ async def test_a_relay_whose_database_is_set_back_takes_no_second_delivery(
         file.unlink()
     shutil.copy(tmp_path / "before" / "relay.sqlite", quiet.path)
     await quiet.start()
-    with pytest.raises(ConflictError, match="its noise is drawn"):
+    with pytest.raises(errors.ConflictError, match="its noise is drawn"):
         await quiet.deliver(layers[1:], 100)
 
     assert 1 == len(quiet.analyzer.delivered)
@@ -216,7 +206,7 @@ async def test_a_relay_that_starts_on_another_database_erases_nothing(
     quiet.store.close()
     (quiet.path / "relay.sqlite").rename(tmp_path / "right.sqlite")
     shutil.copy(tmp_path / "before" / "relay.sqlite", quiet.path)
-    with pytest.raises(SettingsError, match="store has no batch for the key file"):
+    with pytest.raises(errors.SettingsError, match="store has no batch for the key file"):
         await quiet.start()
     quiet.store.close()
     (tmp_path / "right.sqlite").rename(quiet.path / "relay.sqlite")
@@ -242,13 +232,15 @@ async def test_a_restored_relay_opens_no_layer_of_an_earlier_task(
 
     monkeypatch.setattr(quiet, "open_keys", open_keys)
     await quiet.start()
-    with pytest.raises(StorageError, match=r"relay_key, \w{16}, is not a key of this party: its"):
+    with pytest.raises(
+        errors.StorageError, match=r"relay_key, \w{16}, is not a key of this party: its"
+    ):
         await quiet.deliver(layers, 100)
 
     quiet.clock.seconds = _TASK.deadline + 31 * DAY
     await quiet.deliveries.advance()
     assert BatchState.EXPIRED is await quiet.state_of()
-    with pytest.raises(ConflictError, match="batch is expired at this relay"):
+    with pytest.raises(errors.ConflictError, match="batch is expired at this relay"):
         await quiet.deliver(layers, 100)
 
 
@@ -296,7 +288,7 @@ async def test_a_manifest_that_does_not_add_up_is_refused(
     quiet: Relay, layers: list[bytes], changes: dict[str, Any], sentence: str
 ) -> None:
     """N is checked exactly, n within the bounds of the first shuffler's noise."""
-    with pytest.raises(WireError, match=sentence):
+    with pytest.raises(errors.WireError, match=sentence):
         await quiet.deliver(layers, 100, **changes)
 
     assert [] == quiet.analyzer.delivered
@@ -308,10 +300,10 @@ _STRANGER: Final = HpkePrivateKey.generate()
 @pytest.mark.parametrize(
     ("fields", "error", "sentence"),
     [
-        (chain(relay_key=_STRANGER), StorageError, "relay_key"),
+        (chain(relay_key=_STRANGER), errors.StorageError, "relay_key"),
         (
             {"protocol": "sageo", "local_epsilon": np.inf, "dummies_per_user": 0, "buckets": 0},
-            TaskError,
+            errors.TaskError,
             "one shuffler",
         ),
     ],
@@ -341,7 +333,7 @@ async def test_a_key_that_the_relay_did_not_sign_is_refused(
     case = published(**chain() | {"relay": other}, domain_size=20, n_min=3, target_size=5)
     relay = Relay(tmp_path / "relay", case)
     await relay.start()
-    with pytest.raises(ProofError, match="relay_key is not signed by the relay identity"):
+    with pytest.raises(errors.ProofError, match="relay_key is not signed by the relay identity"):
         await relay.deliver([bytes(case.task.report_bytes_at(1))] * _N, 100)
     relay.store.close()
 
@@ -351,7 +343,7 @@ async def test_a_key_that_has_ended_is_refused(quiet: Relay, layers: list[bytes]
     for _ in range(2):  # replaced, and then destroyed
         quiet.clock.seconds += 1000 * DAY
         quiet.keys.rotate(quiet.clock.now(), set())
-    with pytest.raises(StorageError, match=r"relay_key, .*, expired and was destroyed"):
+    with pytest.raises(errors.StorageError, match=r"relay_key, .*, expired and was destroyed"):
         await quiet.deliver(layers, 100)
 
     assert {} == await quiet.store.states()
@@ -427,14 +419,14 @@ async def test_an_operator_sees_a_batch_that_waits_and_drops_it(
     quiet: Relay, layers: list[bytes]
 ) -> None:
     """Users are told once it is staged, layers as they arrive; keys and blocks are destroyed."""
-    with pytest.raises(UnknownTaskError):
+    with pytest.raises(errors.UnknownTaskError):
         await quiet.operations.status(_DIGEST)
     sent = [*layers, layers[0]]
     await quiet.staging.begin(quiet.manifest(sent, 100), 2)
     first = parts_of(sent, 2)[0]
     await quiet.staging.receive(part_header(_DIGEST, 0, first), chunks_of(first))
     begun = await quiet.operations.status(_DIGEST)
-    with pytest.raises(BatchStateError, match="collecting cannot drop"):
+    with pytest.raises(errors.BatchStateError, match="collecting cannot drop"):
         await quiet.operations.drop(_DIGEST)
     await quiet.deliver(sent, 100)
     quiet.analyzer.reachable = False
@@ -449,11 +441,11 @@ async def test_an_operator_sees_a_batch_that_waits_and_drops_it(
     assert (1, "analyzer") == (waiting.n_discarded, waiting.waits_for)
     assert ("", []) == ((await quiet.operations.status(_DIGEST)).waits_for, quiet.blocks.folders())
     assert [] == quiet.state.names("batch-*")
-    with pytest.raises(ConflictError, match="one task, one release"):
+    with pytest.raises(errors.ConflictError, match="one task, one release"):
         await quiet.deliver(layers[1:], 100)
-    with pytest.raises(ConflictError, match="batch is dropped at this relay"):
+    with pytest.raises(errors.ConflictError, match="batch is dropped at this relay"):
         await quiet.deliver(sent, 100)
-    with pytest.raises(ConflictError, match="batch is dropped at this relay"):
+    with pytest.raises(errors.ConflictError, match="batch is dropped at this relay"):
         await quiet.staging.finish_delivery(_DIGEST)
 
 
@@ -468,7 +460,7 @@ async def test_no_seed_is_left_when_the_first_part_leaves(
         return await begin(manifest, n_parts)
 
     def fail(_: BatchId) -> None:
-        raise StorageError("failing")
+        raise errors.StorageError("failing")
 
     monkeypatch.setattr(quiet.analyzer, "begin_delivery", begin_delivery)
     await quiet.deliver(layers, 100)
@@ -521,7 +513,7 @@ def test_a_relays_keys_have_a_stated_life(tmp_path: Path) -> None:
         keys.rotate(day * DAY, set())
     assert key == keys.private_key(DEFAULT_SUITE, key, whose="").public_key().raw
     keys.rotate(210 * DAY, set())
-    with pytest.raises(UnknownKeyError, match="destroyed"):
+    with pytest.raises(errors.UnknownKeyError, match="destroyed"):
         keys.private_key(DEFAULT_SUITE, key, whose="relay_key")
     assert [] == state.names("hpke-*")
 
@@ -533,7 +525,7 @@ async def test_parts_arrive_in_any_order_and_twice(quiet: Relay, layers: list[by
     for number in (2, 0, 2):
         header = part_header(_DIGEST, number, parts[number])
         await quiet.staging.receive(header, chunks_of(parts[number]))
-    with pytest.raises(WireError, match="2 of 3 parts"):
+    with pytest.raises(errors.WireError, match="2 of 3 parts"):
         await quiet.staging.finish_delivery(_DIGEST)
     await quiet.deliveries.advance()
     assert [] == quiet.state.names("seed-*")  # nothing is drawn before the commitment

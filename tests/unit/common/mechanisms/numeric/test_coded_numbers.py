@@ -8,15 +8,9 @@ import pytest
 from numpy.typing import NDArray
 
 from shuffledp.common.errors import TaskError
+from shuffledp.common.mechanisms.numeric import piecewise
 from shuffledp.common.mechanisms.numeric.coded_number import CodedNumber, Duchi
 from shuffledp.common.mechanisms.numeric.number import FRACTION_BITS, to_grid, to_unit
-from shuffledp.common.mechanisms.numeric.piecewise import (
-    HYBRID_THRESHOLD,
-    Hybrid,
-    Piecewise,
-    paper_reach,
-    paper_weight,
-)
 from shuffledp.common.mechanisms.reduction import PureReduction
 from shuffledp.common.mechanisms.weights import ResponseWeights
 from shuffledp.common.task.specs import MIX_SUM
@@ -35,7 +29,7 @@ def _stands(mechanism: CodedNumber, codes: NDArray[np.int64]) -> NDArray[np.floa
 @pytest.mark.parametrize("reach", [0, 7, 2048])
 def test_a_billion_reports_can_be_added_up(reach: int) -> None:
     """Sums of 10^9 reports of the last place fit 64 bits."""
-    mechanism = Piecewise(4096, reach, _3_TO_1)
+    mechanism = piecewise.Piecewise(4096, reach, _3_TO_1)
     last = mechanism.answers - 1
     cells = np.array([10**9, last * 10**9, last**2 * 10**9], dtype=np.int64)
     stands = _stands(mechanism, np.array([last]))[0]
@@ -67,19 +61,19 @@ def test_a_range_maps_to_minus_1_to_1() -> None:
 
 def test_the_hybrid_has_the_threshold_of_the_paper() -> None:
     """At ε* ≈ .61 the worst variances of the two parts are equal."""
-    assert 0.61 == pytest.approx(HYBRID_THRESHOLD, abs=1e-3)
-    duchi = 1 / math.tanh(HYBRID_THRESHOLD / 2) ** 2
-    root = math.exp(HYBRID_THRESHOLD / 2)
+    assert 0.61 == pytest.approx(piecewise.HYBRID_THRESHOLD, abs=1e-3)
+    duchi = 1 / math.tanh(piecewise.HYBRID_THRESHOLD / 2) ** 2
+    root = math.exp(piecewise.HYBRID_THRESHOLD / 2)
     hybrid = (root + 3) / (3 * root * (root - 1)) + duchi / root
     assert duchi == pytest.approx(hybrid, rel=1e-9)
 
 
 def test_up_to_the_threshold_a_hybrid_is_duchis_bit() -> None:
     """It has no grid, two codes in one byte, and Duchi's reduction and variance."""
-    mechanism = Hybrid.for_epsilon(1, 0.5)
+    mechanism = piecewise.Hybrid.for_epsilon(1, 0.5)
 
-    assert 0 == paper_weight(HYBRID_THRESHOLD)
-    assert 0 < paper_weight(math.nextafter(HYBRID_THRESHOLD, 1))
+    assert 0 == piecewise.paper_weight(piecewise.HYBRID_THRESHOLD)
+    assert 0 < piecewise.paper_weight(math.nextafter(piecewise.HYBRID_THRESHOLD, 1))
     assert 2 == mechanism.answers
     assert 1 == mechanism.report_dtype.itemsize
     assert Duchi(mechanism.weights).reduction == mechanism.reduction
@@ -98,15 +92,15 @@ def test_invalid_parameters_are_refused() -> None:
         (1, 0, 5, "even number"),
     ):
         with pytest.raises(TaskError, match=message):
-            Hybrid(steps, reach, _3_TO_1, weight)
+            piecewise.Hybrid(steps, reach, _3_TO_1, weight)
     for weight in (-1, MIX_SUM):
         with pytest.raises(TaskError, match="must lie between 0 and 4294967295"):
             dataclasses.replace(spec_for("hybrid"), piecewise_weight=weight)
     with pytest.raises(TaskError, match="2\\^63"):
-        Piecewise(4096, 10, ResponseWeights(true=2**60, other=2**59))
-    Piecewise(2**16, 0, _3_TO_1)
+        piecewise.Piecewise(4096, 10, ResponseWeights(true=2**60, other=2**59))
+    piecewise.Piecewise(2**16, 0, _3_TO_1)
     with pytest.raises(TaskError, match="there are 131073 places; there must be at most 96038"):
-        Piecewise(2**17, 0, _3_TO_1)
+        piecewise.Piecewise(2**17, 0, _3_TO_1)
 
 
 @pytest.mark.parametrize(
@@ -116,13 +110,13 @@ def test_the_band_has_the_width_of_the_paper(local_epsilon: float, reach: int) -
     """The width is 4096·e^(-ε/2), rounded to the nearest odd number."""
     width = 4096 * math.exp(-local_epsilon / 2)
 
-    assert reach == paper_reach(4096, local_epsilon)
+    assert reach == piecewise.paper_reach(4096, local_epsilon)
     assert abs(2 * reach + 1 - width) <= 1
 
 
 def test_overlapping_bands_have_the_local_epsilon_alone() -> None:
     """The bands of the two ends share places, so no match count describes them."""
-    overlapping = Piecewise(6, 3, _3_TO_1).reduction
+    overlapping = piecewise.Piecewise(6, 3, _3_TO_1).reduction
 
     assert isinstance(overlapping, PureReduction)
     assert math.log(3) == pytest.approx(overlapping.local_epsilon)

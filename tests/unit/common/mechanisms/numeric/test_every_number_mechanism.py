@@ -14,19 +14,11 @@ from shuffledp.common.mechanisms.numeric.number import Moments
 from shuffledp.common.mechanisms.reduction import MatchCountReduction
 from shuffledp.common.protocols import NumberMechanismName
 from shuffledp.common.task.specs import MAX_DIMENSIONS, NumberSpec
+from tests.support import numbers
 from tests.support.kind_tasks import kind_task
-from tests.support.numbers import (
-    EVERY,
-    ONE_NUMBER,
-    built,
-    class_of,
-    dimensions_of,
-    number_example,
-    spec_for,
-)
 from tests.support.tables import table
 
-_EVERY = table("name", EVERY)
+_EVERY = table("name", numbers.EVERY)
 _EPSILONS = table("local_epsilon", [0.05, 0.61, 1.0, 2.4, 5.1, 20.0])
 _PRECISE = Context(prec=60)
 
@@ -35,7 +27,10 @@ _PRECISE = Context(prec=60)
 @_EPSILONS
 def test_the_local_epsilon_is_met_and_used(name: NumberMechanismName, local_epsilon: float) -> None:
     """Odds are at most e^ε, and short of it by 1e-6 or, of laplace, by less than a step."""
-    spec, mechanism = spec_for(name, local_epsilon), number_example(name, local_epsilon)
+    spec, mechanism = (
+        numbers.spec_for(name, local_epsilon),
+        numbers.number_example(name, local_epsilon),
+    )
     if name == "laplace":
         exponent = Decimal(spec.steps) / spec.scale
         assert Decimal(spec.steps) / (spec.scale - 1) > Decimal(local_epsilon)
@@ -58,7 +53,7 @@ def test_the_local_epsilon_is_met_and_used(name: NumberMechanismName, local_epsi
 )
 def test_one_mechanism_has_one_form(name: NumberMechanismName, field: str) -> None:
     """Unused integers are 0 (1 of sampled), and the report length is fixed."""
-    spec = spec_for(name)
+    spec = numbers.spec_for(name)
     used = {
         "laplace": {"steps", "scale"},
         "duchi": set(),
@@ -71,29 +66,29 @@ def test_one_mechanism_has_one_form(name: NumberMechanismName, field: str) -> No
     }[name]
     changed = dataclasses.replace(spec, **{field: getattr(spec, field) + 2})
     if field in used:
-        assert built(changed).report_dtype.itemsize == spec.report_bytes
+        assert numbers.built(changed).report_dtype.itemsize == spec.report_bytes
     else:
         with pytest.raises(TaskError):
-            built(changed)
+            numbers.built(changed)
 
 
 @_EVERY
 def test_another_mechanisms_integers_are_refused(name: NumberMechanismName) -> None:
     """A specification with another name is refused."""
     other: NumberMechanismName = "duchi" if name != "duchi" else "harmony"
-    spec = dataclasses.replace(spec_for(name), name=other)
+    spec = dataclasses.replace(numbers.spec_for(name), name=other)
     with pytest.raises(TaskError, match=f"name is {other}"):
-        class_of(name).of_spec(spec, dimensions_of(name))
+        numbers.class_of(name).of_spec(spec, numbers.dimensions_of(name))
 
 
-@table("name", [name for name in EVERY if name != "laplace"])
+@table("name", [name for name in numbers.EVERY if name != "laplace"])
 @table("weights", [(0, 0), (1, 0), (5, 5), (2**63 - 1, 2**62)])
 def test_invalid_odds_are_refused(name: NumberMechanismName, weights: tuple[int, int]) -> None:
     """Weights of 0, equal weights and weights too large to draw are refused."""
     true, other = weights
-    spec = dataclasses.replace(spec_for(name), true_weight=true, other_weight=other)
+    spec = dataclasses.replace(numbers.spec_for(name), true_weight=true, other_weight=other)
     with pytest.raises(TaskError, match=r"needs local noise|1 <= other < true|below 2\^63"):
-        built(spec)
+        numbers.built(spec)
 
 
 @_EVERY
@@ -103,7 +98,7 @@ def test_invalid_requests_are_refused(name: NumberMechanismName) -> None:
     for local_epsilon in (math.inf, 0.0, -1.0, 20.1, math.nan):
         with pytest.raises(TaskError, match="local_epsilon"):
             kind_task(protocol, local_epsilon=local_epsilon)
-    for dimensions in (0, 2 if name in ONE_NUMBER else MAX_DIMENSIONS + 1):
+    for dimensions in (0, 2 if name in numbers.ONE_NUMBER else MAX_DIMENSIONS + 1):
         with pytest.raises(TaskError, match=f"domain_size is {dimensions}"):
             kind_task(protocol, domain_size=dimensions)
 
@@ -111,7 +106,7 @@ def test_invalid_requests_are_refused(name: NumberMechanismName) -> None:
 @_EVERY
 def test_invalid_numbers_are_refused(name: NumberMechanismName) -> None:
     """The message for a number out of range or a wrong shape does not repeat the number."""
-    mechanism, rng = number_example(name), np.random.default_rng(1)
+    mechanism, rng = numbers.number_example(name), np.random.default_rng(1)
     for wrong in (1.0000001, -3.25, math.nan, math.inf, -math.inf):
         values = np.zeros((3, mechanism.dimensions))
         values[1, -1] = wrong
@@ -126,7 +121,7 @@ def test_invalid_numbers_are_refused(name: NumberMechanismName) -> None:
 @_EVERY
 def test_no_reports_give_infinite_variances(name: NumberMechanismName) -> None:
     """The cells are 0, and so are the means."""
-    mechanism = number_example(name)
+    mechanism = numbers.number_example(name)
     none = mechanism.randomize(np.zeros((0, mechanism.dimensions)), np.random.default_rng(6))
     cells = mechanism.tally(none)
     moments = mechanism.estimate(cells)
@@ -141,7 +136,7 @@ def test_no_reports_give_infinite_variances(name: NumberMechanismName) -> None:
 def test_the_reduction_states_at_least_the_local_epsilon(name: NumberMechanismName) -> None:
     """Blanket and signal of a match count sum to 1 and give the same ε."""
     for local_epsilon in (0.3, 1.0, 8.0):
-        mechanism = number_example(name, local_epsilon)
+        mechanism = numbers.number_example(name, local_epsilon)
         reduction = mechanism.reduction
         assert reduction is not None
         assert mechanism.local_epsilon <= reduction.local_epsilon
@@ -155,8 +150,8 @@ def test_the_reduction_states_at_least_the_local_epsilon(name: NumberMechanismNa
 def test_a_grid_has_an_even_number_of_steps(steps: int) -> None:
     """Odd, negative and very large numbers of steps are refused."""
     with pytest.raises(TaskError, match="steps is"):
-        dataclasses.replace(spec_for("duchi"), steps=steps)
-    assert 0 == NumberSpec(**dataclasses.asdict(spec_for("duchi"))).steps
+        dataclasses.replace(numbers.spec_for("duchi"), steps=steps)
+    assert 0 == NumberSpec(**dataclasses.asdict(numbers.spec_for("duchi"))).steps
 
 
 def _printed(name: NumberMechanismName, e: float, d: int, t: NDArray[np.float64]) -> float:
@@ -178,14 +173,14 @@ def _printed(name: NumberMechanismName, e: float, d: int, t: NDArray[np.float64]
     return printed[name]
 
 
-@table("name", [name for name in EVERY if name != "multi-rphm"])
+@table("name", [name for name in numbers.EVERY if name != "multi-rphm"])
 @table("local_epsilon", [0.7, 1.0, 2.5, 4.0, 6.0])
 @table("number", [-1.0, 0.0, 0.4])
 def test_variances_match_the_printed_ones(
     name: NumberMechanismName, local_epsilon: float, number: float
 ) -> None:
     """They agree to .5 %, due to rounding of the weights and of the numbers."""
-    mechanism = number_example(name, local_epsilon)
+    mechanism = numbers.number_example(name, local_epsilon)
     value = np.full((1, mechanism.dimensions), number)
     printed = _printed(name, local_epsilon, mechanism.dimensions, value)
 
@@ -205,7 +200,7 @@ def test_intervals_of_bits_cover_every_mean(
     All users have the same number, which varies most. Normal intervals cover .9 with .85 of Duchi's
     bits, at ε = 4 and of 50 users.
     """
-    mechanism = number_example(name, local_epsilon)
+    mechanism = numbers.number_example(name, local_epsilon)
     counts = np.arange(n_users + 1)
     found = [
         mechanism.estimate(
@@ -230,4 +225,4 @@ def test_intervals_of_other_reports_are_normal(name: NumberMechanismName) -> Non
     """They represent other numbers than ±B."""
     moments = Moments(means=np.zeros(1), variances=np.ones(1))
 
-    assert number_example(name, 4.0).interval(moments, 0.95) is None
+    assert numbers.number_example(name, 4.0).interval(moments, 0.95) is None
