@@ -30,7 +30,6 @@ from shuffledp.common.errors import (
 from shuffledp.common.messages.batch import MAX_PART_BYTES, BatchId, BatchManifest, BatchPart
 from shuffledp.common.messages.inclusion_proof import SALT_BYTES, BatchCommitment, Tree, bits_for
 from shuffledp.common.receiving import delivery_table
-from shuffledp.common.receiving.delivery_table import Delivery, KeptCheck
 from shuffledp.common.receiving.received_job import ARRIVED, SPLIT, ReceivedJob
 from shuffledp.common.runtime import logs
 from shuffledp.common.runtime.blocks import StagedBlocks
@@ -58,7 +57,7 @@ class Receiver(ABC, Generic[J]):
     hop: ClassVar[int] = MAX_SHUFFLERS
     """The party's place among a task's shufflers; the analyzer stands beyond them."""
     job: type[J]
-    check_kept: KeptCheck
+    check_kept: delivery_table.KeptCheck
     kept: Callable[[sqlite3.Connection], Collection[BatchId]]
     """Returns the batches whose blocks are kept: those that are neither used nor dropped."""
     on_staged: Callable[[BatchManifest], None] = lambda _: None
@@ -219,7 +218,7 @@ class Receiver(ABC, Generic[J]):
         fields = logs.batch_fields(digest, manifest.batch_id)
         logs.event("batch staged", {**fields, "n_users": manifest.n_users})
 
-    async def _commit(self, delivery: Delivery) -> BatchCommitment:
+    async def _commit(self, delivery: delivery_table.Delivery) -> BatchCommitment:
         """Sign the root over all reports that arrived."""
         manifest = delivery.manifest
         job = await self._job(delivery)
@@ -277,7 +276,7 @@ class Receiver(ABC, Generic[J]):
                 "a worker cannot read a part that its coordinator can: check the worker's blocks"
             ) from error
 
-    async def _job(self, delivery: Delivery) -> J:
+    async def _job(self, delivery: delivery_table.Delivery) -> J:
         """Return a batch's job, with a salt that is drawn once, when all reports have arrived."""
         # Drawn last: a sender that knew the salt could send reports whose salted hashes all fall
         # into one bucket of the inclusion proofs.
@@ -324,7 +323,7 @@ class Receiver(ABC, Generic[J]):
                 f"the receiver cannot read its own storage: {error}"
             ) from error
 
-    async def _begun(self, digest: TaskDigest) -> Delivery:
+    async def _begun(self, digest: TaskDigest) -> delivery_table.Delivery:
         delivery = await self.store.run(delivery_table.find_delivery, digest)
         if delivery is None or not (delivery.staged or delivery.n_parts):
             await self.get_task(digest)
@@ -372,7 +371,7 @@ async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def _is_wanted(part: BatchPart, delivery: Delivery, size: int) -> bool:
+def _is_wanted(part: BatchPart, delivery: delivery_table.Delivery, size: int) -> bool:
     """Return whether a part's reports are needed; raise an error if the part cannot belong."""
     known = delivery.arrived.get(part.part)
     if known is not None:

@@ -11,13 +11,7 @@ from typing import Any, Final, Self, TypeVar
 
 from google.protobuf.message import DecodeError
 
-from shuffledp.common.errors import (
-    DeadlineError,
-    OverloadError,
-    ShareError,
-    ShuffleDpError,
-    WireError,
-)
+from shuffledp.common import errors
 from shuffledp.common.runtime import logs
 from shuffledp.common.runtime.access import (
     LONG_MESSAGE,
@@ -49,7 +43,7 @@ class Deadline:
         self._timeout = asyncio.timeout(seconds)
         self._seconds = seconds
         self._what = what
-        self._refusal: ShuffleDpError | None = None
+        self._refusal: errors.ShuffleDpError | None = None
 
     async def __aenter__(self) -> Self:
         await self._timeout.__aenter__()
@@ -69,7 +63,7 @@ class Deadline:
         self._timeout.reschedule(end)
         self._what, self._seconds = whole
 
-    def refuse(self, error: ShuffleDpError) -> None:
+    def refuse(self, error: errors.ShuffleDpError) -> None:
         """End the block with an error, while it waits for a slot or a request."""
         self._refusal = error
         if not self._timeout.expired():
@@ -79,7 +73,7 @@ class Deadline:
         try:
             await self._timeout.__aexit__(*raised)
         except TimeoutError as error:
-            late = DeadlineError(f"{self._what} within {self._seconds:g} seconds")
+            late = errors.DeadlineError(f"{self._what} within {self._seconds:g} seconds")
             raise self._refusal or late from error
 
 
@@ -160,7 +154,7 @@ class AdmittedCall:
     def displace(self) -> None:
         """Refuse the call, whose request has not arrived, for one with a smaller share."""
         reason = "no request came while others needed the place; retry later"
-        self.deadline.refuse(ShareError(reason))
+        self.deadline.refuse(errors.ShareError(reason))
 
     def free_slot(self) -> None:
         """Free the read slot if the call holds one."""
@@ -213,8 +207,8 @@ class Admission:
     def refusal(self, error: Exception) -> tuple[str, str, bool]:
         """Report an error; return its status, a message without details, and if it is foreseen."""
         self._on_error(error)
-        if isinstance(error, ShuffleDpError):
-            return error.status, str(error), not isinstance(error, OverloadError)
+        if isinstance(error, errors.ShuffleDpError):
+            return error.status, str(error), not isinstance(error, errors.OverloadError)
         logs.event("internal error", logs.error_fields(error), level="ERROR")
         return "INTERNAL", "internal error", False
 
@@ -224,4 +218,4 @@ def read_message(parse: Callable[[bytes], M], raw: bytes) -> M:
     try:
         return parse(raw)
     except DecodeError as error:
-        raise WireError("the request is not a message of this call") from error
+        raise errors.WireError("the request is not a message of this call") from error

@@ -16,15 +16,8 @@ from typing import Final, Self
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from shuffledp.common.errors import SettingsError
@@ -128,7 +121,7 @@ class Certificate:
     @property
     def pem(self) -> str:
         """The certificate in PEM."""
-        return self.parsed.public_bytes(Encoding.PEM).decode("ascii")
+        return self.parsed.public_bytes(serialization.Encoding.PEM).decode("ascii")
 
     @property
     def end(self) -> datetime.datetime:
@@ -154,10 +147,10 @@ class Certificate:
     def matches_key(self, key: bytes) -> bool:
         """Return whether a private key in PEM belongs to this certificate."""
         try:
-            private = load_pem_private_key(key, None)
+            private = serialization.load_pem_private_key(key, None)
         except _KEY_ERRORS:
             return False
-        form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        form = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
         own = self.parsed.public_key().public_bytes(*form)
         return private.public_key().public_bytes(*form) == own
 
@@ -196,7 +189,7 @@ class Authority:
         certificate = Certificate.read(folder / f"{stem}.pem")
         raw, key = read_file(folder / f"{stem}.key"), None
         with suppress(*_KEY_ERRORS):
-            key = load_pem_private_key(raw, None)
+            key = serialization.load_pem_private_key(raw, None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise SettingsError(f"{stem}.key does not hold a key that this program created")
         return cls(certificate, key)
@@ -311,7 +304,11 @@ def _saved(
     for path in (folder / f"{name}.key", folder / f"{name}.pem"):
         if path.is_symlink():
             raise SettingsError(f"{path} is a link to a file that others wrote: remove the link")
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     atomic_write(folder / f"{name}.key", private, _SECRET_FILE)
-    atomic_write(folder / f"{name}.pem", certificate.public_bytes(Encoding.PEM), _PUBLIC_FILE)
+    atomic_write(
+        folder / f"{name}.pem", certificate.public_bytes(serialization.Encoding.PEM), _PUBLIC_FILE
+    )
     return Certificate(certificate)

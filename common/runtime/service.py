@@ -22,16 +22,13 @@ from grpc_reflection.v1alpha import reflection
 
 from shuffledp.common.crypto.secret import forbid_core_dumps
 from shuffledp.common.errors import ShuffleDpError
-from shuffledp.common.runtime import logs
-from shuffledp.common.runtime.access import OperatorToken, asks_for_certificates, connections_of
+from shuffledp.common.runtime import access, logs, peer, rpc
 from shuffledp.common.runtime.admission import Admission
 from shuffledp.common.runtime.admission_interceptor import AdmissionInterceptor
 from shuffledp.common.runtime.clock import ComparedClock, SystemClock, cancel_all  # noqa: TID251  # an argument
 from shuffledp.common.runtime.confirmed_clock import LONGEST_STOP, ConfirmedClock
 from shuffledp.common.runtime.http_settings import HttpSettings
 from shuffledp.common.runtime.metrics import MetricRow, MetricsServer, Party, ProcessMetrics
-from shuffledp.common.runtime.peer import networks
-from shuffledp.common.runtime.rpc import bind, make_server
 from shuffledp.common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from shuffledp.common.runtime.state_directory import StateDirectory
 from shuffledp.common.runtime.tls import (
@@ -144,7 +141,7 @@ class Service:
         self,
         name: str,
         *services: AddServices,
-        operator_token: OperatorToken | None = None,
+        operator_token: access.OperatorToken | None = None,
         http: ServeHttp | None = None,
     ) -> None:
         """
@@ -163,7 +160,7 @@ class Service:
         admission = Admission(
             token=operator_token,
             on_error=self.metrics.note_failure,
-            relays=networks(settings.relays if settings else ()),
+            relays=peer.networks(settings.relays if settings else ()),
         )
         begun = len(self.closing)
         if http and settings and settings.http_listen:
@@ -213,12 +210,12 @@ class Service:
         internal: bool = False,
     ) -> str:
         """Bind, serve, publish the address, report healthy, and return the address."""
-        ask = tls is not None and asks_for_certificates(name)
+        ask = tls is not None and access.asks_for_certificates(name)
         certified = tls if ask and not listen.startswith("unix:") else None
         interceptor = AdmissionInterceptor(
             admission, VerifiedCallers(certified) if certified else None
         )
-        server = make_server(interceptor, connections_of(name))
+        server = rpc.make_server(interceptor, access.connections_of(name))
         for add in services:
             add(server)
         checks = health.HealthServicer() if internal else self.checks
@@ -226,7 +223,7 @@ class Service:
         reflect = isinstance(self.settings, KeyHolderSettings) and self.settings.reflection
         if reflect and not internal:
             reflection.enable_server_reflection((name, HEALTH, reflection.SERVICE_NAME), server)
-        address = bind(server, listen, tls, ask_for_certificates=ask)
+        address = rpc.bind(server, listen, tls, ask_for_certificates=ask)
         await server.start()
         self.closing.append(partial(_stop, server, checks))
         for service in ("", name):

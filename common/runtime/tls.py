@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Final, Self
 import grpc
 
 from shuffledp.common.errors import SettingsError
-from shuffledp.common.runtime import logs
-from shuffledp.common.runtime.certificates import (
-    AUTHORITY,
-    DEVELOPMENT_DAYS,
-    INTERNAL_ROLES,
-    RELAY,
-    WARN_DAYS,
-    Authority,
-    Certificate,
-)
+from shuffledp.common.runtime import certificates, logs
 from shuffledp.common.runtime.clock import Clock
 from shuffledp.common.runtime.trust import Trust
 from shuffledp.common.runtime.validation import file_version, read_file
@@ -65,7 +56,7 @@ class TlsFiles:
         return cls(
             certificate=directory / f"{party}.pem",
             key=directory / f"{party}.key",
-            authority=directory / f"{AUTHORITY}.pem",
+            authority=directory / f"{certificates.AUTHORITY}.pem",
         )
 
     def read(self) -> TlsIdentity:
@@ -75,7 +66,9 @@ class TlsFiles:
             read_file(self.key) if self.key else b"",
             read_file(self.authority) if self.authority else b"",
         )
-        if self.certificate and not Certificate.read(self.certificate).matches_key(identity.key):
+        if self.certificate and not certificates.Certificate.read(self.certificate).matches_key(
+            identity.key
+        ):
             raise SettingsError(f"{self.key} is not the key of {self.certificate}")
         if self.authority:
             Trust.read(self.authority)  # an empty one would silently refuse every peer
@@ -85,7 +78,7 @@ class TlsFiles:
         """Raise SettingsError for another party or after expiry; warn of other flaws in the log."""
         if self.certificate is None:
             return
-        certificate = Certificate.read(self.certificate)
+        certificate = certificates.Certificate.read(self.certificate)
         if self.authority and party not in {certificate.name, *certificate.names}:
             raise SettingsError(
                 f"the certificate in {self.certificate} names {certificate.name or 'nobody'}; it "
@@ -101,7 +94,7 @@ class TlsFiles:
                 f"the certificate in {self.certificate} expired on {certificate.end:%Y-%m-%d}. "
                 f"{renewing}"
             )
-        if days < WARN_DAYS:
+        if days < certificates.WARN_DAYS:
             logs.event("certificate ends soon", {"party": party, "days": days}, level="WARNING")
 
     def version(self) -> tuple[tuple[int, int] | None, ...]:
@@ -187,7 +180,7 @@ class VerifiedCallers:
         """Return the names in a caller's PEM as `Trust.verified` does. Cost: 0.2 ms."""
         if renewed := self._renewal.take():
             self._trust = Trust.parse(renewed.authority)
-        return self._trust.verified(Certificate.parse(certificate))
+        return self._trust.verified(certificates.Certificate.parse(certificate))
 
 
 def identity_for(settings: "ServiceSettings", party: str, clock: Clock) -> Tls | None:
@@ -197,7 +190,7 @@ def identity_for(settings: "ServiceSettings", party: str, clock: Clock) -> Tls |
     Raises the errors of `Tls.open`.
     """
     if settings.tls_directory is not None:
-        if party in {"analyzer", RELAY}:  # their operators need a certificate
+        if party in {"analyzer", certificates.RELAY}:  # their operators need a certificate
             development_files(settings.tls_directory, "operator", clock)
         development_files(settings.tls_directory, party, clock)
     files = TlsFiles.of(settings, party)
@@ -216,9 +209,11 @@ def development_files(directory: Path, party: str, clock: Clock) -> TlsFiles:
     now = clock.now()
     with (directory / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        Authority.make_missing(directory, _DEVELOPMENT_NAME, now)
+        certificates.Authority.make_missing(directory, _DEVELOPMENT_NAME, now)
         if not _is_current(files, now):
-            Authority.read(directory).issue(directory, party, now, days=DEVELOPMENT_DAYS)
+            certificates.Authority.read(directory).issue(
+                directory, party, now, days=certificates.DEVELOPMENT_DAYS
+            )
     return files
 
 
@@ -231,10 +226,10 @@ def internal_identity(directory: Path, role: str, clock: Clock) -> Tls:
 
     Raises the errors of `Tls.open`.
     """
-    authority = directory / f"{AUTHORITY}.pem"
+    authority = directory / f"{certificates.AUTHORITY}.pem"
     kept_elsewhere = authority.exists() and not authority.with_suffix(".key").exists()
     if role == "coordinator" and not kept_elsewhere:
-        for name in INTERNAL_ROLES:
+        for name in certificates.INTERNAL_ROLES:
             development_files(directory, name, clock)
     return Tls.open(TlsFiles.within(directory, role), role, clock)
 
@@ -258,4 +253,4 @@ def client_identity(
 def _is_current(files: TlsFiles, now: float) -> bool:
     if not (files.certificate and files.key and files.certificate.exists() and files.key.exists()):
         return False
-    return Certificate.read(files.certificate).days_left(now) >= WARN_DAYS
+    return certificates.Certificate.read(files.certificate).days_left(now) >= certificates.WARN_DAYS
