@@ -12,14 +12,8 @@ from typing import Any, Final, Self, TypeVar
 from google.protobuf.message import DecodeError
 
 from shuffledp.common import errors
-from shuffledp.common.runtime import logs
-from shuffledp.common.runtime.access import (
-    LONG_MESSAGE,
-    Call,
-    CallKind,
-    OperatorToken,
-    check_caller,
-)
+from shuffledp.common.runtime import access, logs
+from shuffledp.common.runtime.access import Call, CallKind, OperatorToken
 from shuffledp.common.runtime.concurrency import ConcurrencyLimit, Queue
 from shuffledp.common.runtime.peer import Networks, Peer
 
@@ -138,7 +132,7 @@ class AdmittedCall:
         request = parse(raw)
         del raw
         sent = serialize(await answer(request))
-        if len(sent) <= LONG_MESSAGE:
+        if len(sent) <= access.LONG_MESSAGE:
             self.free_slot()
         return sent
 
@@ -146,7 +140,7 @@ class AdmittedCall:
         """Keep the place, and a slot if request or answer may be long: the request has arrived."""
         self._limit.arrived(self)
         if self._has_slot and self._queue is not None:
-            if request_bytes > LONG_MESSAGE or self._kind.long_answers:
+            if request_bytes > access.LONG_MESSAGE or self._kind.long_answers:
                 self._queue.arrived(self)
             else:
                 self.free_slot()
@@ -197,7 +191,7 @@ class Admission:
 
     def check_caller(self, call: Call, names: frozenset[str] | None, shown: str | None) -> None:
         """Check a caller's certificate and token as `access.check_caller` does."""
-        check_caller(call.caller, names, shown, self._token)
+        access.check_caller(call.caller, names, shown, self._token)
 
     def admit(self, call: Call, peer: Peer) -> AdmittedCall:
         """Admit a call, or raise the errors of `AdmittedCall`."""
