@@ -27,9 +27,8 @@ from shuffledp.common.runtime.admission import Admission
 from shuffledp.common.runtime.admission_interceptor import AdmissionInterceptor
 from shuffledp.common.runtime.clock import ComparedClock, SystemClock, cancel_all  # noqa: TID251  # an argument
 from shuffledp.common.runtime.confirmed_clock import LONGEST_STOP, ConfirmedClock
-from shuffledp.common.runtime.http_settings import HttpSettings
 from shuffledp.common.runtime.metrics import MetricRow, MetricsServer, Party, ProcessMetrics
-from shuffledp.common.runtime.settings import KeyHolderSettings, ServiceSettings, load
+from shuffledp.common.runtime.settings import HttpSettings, KeyHolderSettings, ServiceSettings, load
 from shuffledp.common.runtime.state_directory import StateDirectory
 from shuffledp.common.runtime.tls import (
     Tls,
