@@ -1,7 +1,7 @@
 """
 Convert messages whose fields match a dataclass.
 
-The package `wire` parses all messages but the shuffler's own, between its processes. It checks
+The package `wire` parses all messages but those between one party's own processes. It checks
 lengths, and ranges that do not depend on a task.
 """
 
