@@ -230,7 +230,5 @@ def _by_length(spec: ClusterDummies) -> dict[int, float]:
 def _choose(weights: Sequence[int], total: int, rng: np.random.Generator) -> int | None:
     """Choose an index with probability weight / total; None with what is left of the total."""
     drawn = int(rng.integers(0, total, dtype=np.int64))
-    for index, end in enumerate(itertools.accumulate(weights)):
-        if drawn < end:
-            return index
-    return None
+    ends = enumerate(itertools.accumulate(weights))
+    return next((index for index, end in ends if drawn < end), None)

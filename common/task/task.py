@@ -324,11 +324,6 @@ class Task:
         return self.shufflers[0].key
 
     @property
-    def shuffler_key_proof(self) -> bytes:
-        """The shuffler's signature of its key; empty for a key that no device accepts."""
-        return self.shufflers[0].proof
-
-    @property
     def protocol_row(self) -> ProtocolRow:
         """The protocol's row in the table of protocols."""
         return protocol_named(self.protocol)
