@@ -243,11 +243,7 @@ class Service:
             return
         if self.tls is not None:
             self.metrics.watch_certificates(self.tls.files)
-        directories = [settings.state_directory]
-        if isinstance(settings, KeyHolderSettings) and settings.blocks is not None:
-            url = urlsplit(settings.blocks)
-            directories += [Path(unquote(url.path))] if url.scheme == "file" else []
-        self.metrics.watch_disks(*directories)
+        self.metrics.watch_disks(*_directories(settings))
         self.metrics.watch_loop(asyncio.get_running_loop())
         server = MetricsServer(settings.metrics_listen, self.metrics.metrics)
         self.closing.append(partial(asyncio.to_thread, server.stop))
@@ -273,6 +269,14 @@ async def _stop(server: grpc.aio.Server, checks: health.HealthServicer) -> None:
 async def _together(endings: Sequence[Callable[[], Any]]) -> None:
     """Stop several servers at once, within one period of grace."""
     await asyncio.gather(*(ending() for ending in endings))
+
+
+def _directories(settings: ServiceSettings) -> list[Path]:
+    found = [settings.state_directory]
+    if isinstance(settings, KeyHolderSettings) and settings.blocks is not None:
+        url = urlsplit(settings.blocks)
+        found += [Path(unquote(url.path))] if url.scheme == "file" else []
+    return found
 
 
 def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Running]]) -> None:
