@@ -70,10 +70,6 @@ class EnumCodec(Generic[E]):
         return self._members[number]
 
 
-READERS: Final[Mapping[str, Rule]] = {"task_digest": lambda _, field: digest_from_wire(field)}
-"""Readers, by name, of fields that mean the same in every message."""
-
-
 class Codec(Generic[V, M]):
     """
     Converts between a dataclass and a message with the same fields.
@@ -106,7 +102,9 @@ class Codec(Generic[V, M]):
         if unknown:
             raise KeyError(f"{value.__name__} has no field {', '.join(sorted(unknown))}")
         rules = stated_rules(value)  # type: ignore[arg-type]  # mypy calls types unhashable
-        given, self._readers = {**READERS, **(readers or {})}, dict[str, Rule | None]()
+        given: Mapping[str, Rule]
+        given = {"task_digest": lambda _, field: digest_from_wire(field), **(readers or {})}
+        self._readers = dict[str, Rule | None]()
         for field in own:
             name, (kind, rule) = field.name, rules[field.name]
             if rule and name in given:
