@@ -20,6 +20,7 @@ from typing import Any, Final
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from gmpy2 import invert, powmod, powmod_sec
 
 from shuffledp.common.crypto.blind_signatures import draw_blind
@@ -159,11 +160,7 @@ class TokenSigningKey(Secret):
     def generate() -> bytes:
         """Draw a new private key in PKCS #8. Never log or send it. Cost: 0.1 s, varying widely."""
         key = rsa.generate_private_key(EXPONENT, 8 * MODULUS_BYTES)
-        return key.private_bytes(
-            serialization.Encoding.DER,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
+        return key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
 
     def token_key(self) -> TokenKey:
         """Return the public half, for the task."""

@@ -72,9 +72,8 @@ class TreeJob(Job):
 
     def leaves(self, sealed: bytes) -> Rows:
         """Return the salted leaves of sealed reports. Cost: 2 µs per report."""
-        return inclusion_proof.salted_leaves(
-            inclusion_proof.leaves_of(sealed, self.report_bytes), self.salt
-        )
+        leaves = inclusion_proof.leaves_of(sealed, self.report_bytes)
+        return inclusion_proof.salted_leaves(leaves, self.salt)
 
     def split_rows(self, rows: Rows, folder: str, part: int) -> int:
         """
@@ -96,9 +95,8 @@ class TreeJob(Job):
 
     def hashes_of(self, leaves: Rows) -> tuple[bytes, NDArray[np.int64]]:
         """Hash the buckets of a subtree; see `bucket_hashes`."""
-        return inclusion_proof.bucket_hashes(
-            leaves[:, : inclusion_proof.HASH_BYTES], (1 << self.bits) // self.n_subtrees, self.bits
-        )
+        leaves, buckets = leaves[:, : inclusion_proof.HASH_BYTES], 1 << self.bits
+        return inclusion_proof.bucket_hashes(leaves, buckets // self.n_subtrees, self.bits)
 
 
 def rows_from(contents: list[bytes], length: int) -> Rows:

@@ -77,11 +77,7 @@ class AdmittedCall:
     __slots__ = ("_has_slot", "_kind", "_limit", "_queue", "deadline", "source")
 
     def __init__(
-        self,
-        limit: ConcurrencyLimit,
-        queue: Queue | None,
-        kind: CallKind,
-        source: Peer,
+        self, limit: ConcurrencyLimit, queue: Queue | None, kind: CallKind, source: Peer
     ) -> None:
         """Admit a call; raise OverloadError, or ShareError beyond its share or if it is minor."""
         self.source = source

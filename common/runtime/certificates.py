@@ -18,6 +18,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from shuffledp.common.errors import SettingsError
@@ -121,7 +122,7 @@ class Certificate:
     @property
     def pem(self) -> str:
         """The certificate in PEM."""
-        return self.parsed.public_bytes(serialization.Encoding.PEM).decode("ascii")
+        return self.parsed.public_bytes(Encoding.PEM).decode("ascii")
 
     @property
     def end(self) -> datetime.datetime:
@@ -150,7 +151,7 @@ class Certificate:
             private = serialization.load_pem_private_key(key, None)
         except _KEY_ERRORS:
             return False
-        form = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+        form = (Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
         own = self.parsed.public_key().public_bytes(*form)
         return private.public_key().public_bytes(*form) == own
 
@@ -304,11 +305,7 @@ def _saved(
     for path in (folder / f"{name}.key", folder / f"{name}.pem"):
         if path.is_symlink():
             raise SettingsError(f"{path} is a link to a file that others wrote: remove the link")
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     atomic_write(folder / f"{name}.key", private, _SECRET_FILE)
-    atomic_write(
-        folder / f"{name}.pem", certificate.public_bytes(serialization.Encoding.PEM), _PUBLIC_FILE
-    )
+    atomic_write(folder / f"{name}.pem", certificate.public_bytes(Encoding.PEM), _PUBLIC_FILE)
     return Certificate(certificate)

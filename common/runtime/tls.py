@@ -9,6 +9,7 @@ import grpc
 
 from shuffledp.common.errors import SettingsError
 from shuffledp.common.runtime import certificates, logs
+from shuffledp.common.runtime.certificates import WARN_DAYS, Authority, Certificate
 from shuffledp.common.runtime.clock import Clock
 from shuffledp.common.runtime.trust import Trust
 from shuffledp.common.runtime.validation import file_version, read_file
@@ -66,9 +67,7 @@ class TlsFiles:
             read_file(self.key) if self.key else b"",
             read_file(self.authority) if self.authority else b"",
         )
-        if self.certificate and not certificates.Certificate.read(self.certificate).matches_key(
-            identity.key
-        ):
+        if self.certificate and not Certificate.read(self.certificate).matches_key(identity.key):
             raise SettingsError(f"{self.key} is not the key of {self.certificate}")
         if self.authority:
             Trust.read(self.authority)  # an empty one would silently refuse every peer
@@ -78,7 +77,7 @@ class TlsFiles:
         """Raise SettingsError for another party or after expiry; warn of other flaws in the log."""
         if self.certificate is None:
             return
-        certificate = certificates.Certificate.read(self.certificate)
+        certificate = Certificate.read(self.certificate)
         if self.authority and party not in {certificate.name, *certificate.names}:
             raise SettingsError(
                 f"the certificate in {self.certificate} names {certificate.name or 'nobody'}; it "
@@ -94,7 +93,7 @@ class TlsFiles:
                 f"the certificate in {self.certificate} expired on {certificate.end:%Y-%m-%d}. "
                 f"{renewing}"
             )
-        if days < certificates.WARN_DAYS:
+        if days < WARN_DAYS:
             logs.event("certificate ends soon", {"party": party, "days": days}, level="WARNING")
 
     def version(self) -> tuple[tuple[int, int] | None, ...]:
@@ -180,7 +179,7 @@ class VerifiedCallers:
         """Return the names in a caller's PEM as `Trust.verified` does. Cost: 0.2 ms."""
         if renewed := self._renewal.take():
             self._trust = Trust.parse(renewed.authority)
-        return self._trust.verified(certificates.Certificate.parse(certificate))
+        return self._trust.verified(Certificate.parse(certificate))
 
 
 def identity_for(settings: "ServiceSettings", party: str, clock: Clock) -> Tls | None:
@@ -209,9 +208,9 @@ def development_files(directory: Path, party: str, clock: Clock) -> TlsFiles:
     now = clock.now()
     with (directory / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        certificates.Authority.make_missing(directory, _DEVELOPMENT_NAME, now)
+        Authority.make_missing(directory, _DEVELOPMENT_NAME, now)
         if not _is_current(files, now):
-            certificates.Authority.read(directory).issue(
+            Authority.read(directory).issue(
                 directory, party, now, days=certificates.DEVELOPMENT_DAYS
             )
     return files
@@ -253,4 +252,4 @@ def client_identity(
 def _is_current(files: TlsFiles, now: float) -> bool:
     if not (files.certificate and files.key and files.certificate.exists() and files.key.exists()):
         return False
-    return certificates.Certificate.read(files.certificate).days_left(now) >= certificates.WARN_DAYS
+    return Certificate.read(files.certificate).days_left(now) >= WARN_DAYS

@@ -94,11 +94,7 @@ class CosignedHead:
             if self._storing is not None:  # its caller may have given up
                 await asyncio.wait([self._storing])
             cosignature = self._witness.cosign(
-                self._last,
-                signed,
-                old_size=old_size,
-                proof=proof,
-                seconds=int(self._clock.now()),
+                self._last, signed, old_size=old_size, proof=proof, seconds=int(self._clock.now())
             )
             last = signed.checkpoint
             for check in checks if cosignature is not None else ():

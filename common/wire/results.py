@@ -180,9 +180,7 @@ def ledger_to_wire(entries: Sequence[ChainedEntry]) -> analyzer_pb2.GetLedgerRes
     return analyzer_pb2.GetLedgerResponse(entries=map(_entry_to_wire, entries))
 
 
-def ledger_from_wire(
-    message: analyzer_pb2.GetLedgerResponse,
-) -> list[ChainedEntry]:
+def ledger_from_wire(message: analyzer_pb2.GetLedgerResponse) -> list[ChainedEntry]:
     """Parse a page of ledger entries; `verify` checks that they form a chain."""
     parse_count("the number of ledger entries", len(message.entries), MAX_LEDGER_ENTRIES)
     return list(map(_entry_from_wire, message.entries))
