@@ -29,8 +29,7 @@ from shuffledp.common.crypto.key_ring import KeyRing, KeyState
 from shuffledp.common.errors import OverloadError, SettingsError, ShareError, StorageError
 from shuffledp.common.runtime.certificates import Certificate
 from shuffledp.common.runtime.clock import Clock
-from shuffledp.common.runtime.tls import TlsFiles
-from shuffledp.common.runtime.trust import Trust
+from shuffledp.common.runtime.tls import TlsFiles, Trust
 from shuffledp.common.version import VERSION
 
 Party = Literal["analyzer", "shuffler", "issuer", "user_agent", "witness"]
