@@ -176,8 +176,7 @@ class Histogram:
     """Unbiased shares, one per item; may be negative. Their sum is 1, in results of earlier
     versions about 1."""
     standard_errors: Errors
-    """Standard errors of these shares. Confidence intervals are around them, never around the
-    refined ones."""
+    """Standard errors of these shares. Confidence intervals are around them, not the refined."""
     refined: Annotated[Numbers, partial(parse_figures, minimum=0, maximum=_MAX_REFINED)]
     """A distribution: at least 0, sum 1. Usually more accurate, but biased."""
     mse_theory: _Mse
@@ -214,8 +213,7 @@ class Means:
     means: Figures
     """Unbiased means, which may lie outside the range."""
     standard_errors: Errors
-    """Standard errors of `means`, from noise and random rounding. Confidence intervals are around
-    `means`."""
+    """Standard errors from noise and random rounding. Confidence intervals are around `means`."""
     shrunk: Figures
     """Means shrunk towards the middle of the range by the noise, and clipped to the range. Usually
     more accurate with many numbers and few people, but biased."""

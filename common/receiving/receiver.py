@@ -37,9 +37,9 @@ from shuffledp.common.runtime.clock import cancel_all
 from shuffledp.common.runtime.database import Database
 from shuffledp.common.runtime.parts.executor import Executor
 from shuffledp.common.runtime.shared_calls import SharedCalls
-from shuffledp.common.task.chain import MAX_SHUFFLERS
 from shuffledp.common.task.shuffling import Shuffling
 from shuffledp.common.task.task import Task, cached_task
+from shuffledp.common.task.task_parts import MAX_SHUFFLERS
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.common.wire.batches import commitment_from_bytes, commitment_to_wire
 

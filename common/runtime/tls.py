@@ -286,11 +286,7 @@ class VerifiedCallers:
 
 
 def identity_for(settings: "ServiceSettings", party: str, clock: Clock) -> Tls | None:
-    """
-    Open or create the TLS identity in the settings; None for plaintext.
-
-    Raises the errors of `Tls.open`.
-    """
+    """Open or create the TLS identity in the settings; None for plaintext. Errors: `Tls.open`."""
     if settings.tls_directory is not None:
         if party in {"analyzer", certificates.RELAY}:  # their operators need a certificate
             development_files(settings.tls_directory, "operator", clock)

@@ -23,7 +23,7 @@ from shuffledp.common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
 from shuffledp.common.crypto.signing import PublicIdentity, SignedTask
 from shuffledp.common.errors import ProofError, TaskError
 from shuffledp.common.protocols import Kind, ProtocolRow, Refinement, protocol_named
-from shuffledp.common.task import canonical, chain, domain_spec, named_dummies, specs
+from shuffledp.common.task import canonical, domain_spec, named_dummies, specs, task_parts
 from shuffledp.common.task.dummy_forms import AnyDummies
 from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.labels import check_labels
@@ -152,7 +152,7 @@ class Task:
         ):
             if len(value) != length:
                 raise TaskError(f"{name} has {len(value)} bytes; it must have {length}")
-        chain.check_keys(self.shufflers, key_bytes, self.deadline)
+        task_parts.check_keys(self.shufflers, key_bytes, self.deadline)
         self._check_texts()
         if self.tokens is not None and self.deadline > self.tokens.end:
             raise TaskError(
@@ -177,7 +177,7 @@ class Task:
                 f"the task has {len(self.views)} views, of {found} items; this mechanism with a "
                 f"domain_size of {self.domain_size} needs {len(needed)}, of {wanted}"
             )
-        chain.check_shufflers(self.protocol_row, self.shufflers, len(self.views))
+        task_parts.check_shufflers(self.protocol_row, self.shufflers, len(self.views))
 
     def _check_texts(self) -> None:
         for name, most in MOST_CHARACTERS.items():
