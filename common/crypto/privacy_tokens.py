@@ -13,9 +13,8 @@ from typing import Final, Self
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPublicNumbers
 
-from shuffledp.common.crypto import blind_signatures
+from shuffledp.common.crypto import blind_signatures, hpke
 from shuffledp.common.crypto.blind_signatures import SALT_BYTES, RandomBytes, is_valid_signature
-from shuffledp.common.crypto.hpke import fingerprint
 from shuffledp.common.errors import WireError
 from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
 
@@ -122,7 +121,7 @@ class TokenKey:
         return TokenKey, (self.der,)
 
     def __repr__(self) -> str:
-        return f"TokenKey({fingerprint(self.der)})"
+        return f"TokenKey({hpke.fingerprint(self.der)})"
 
 
 def _spki(modulus: int) -> bytes:
@@ -184,4 +183,4 @@ class PendingToken:
         return signed + blind_signatures.finalize(self.key.rsa, signed, blind_signature, r=self.r)
 
     def __repr__(self) -> str:
-        return f"PendingToken(for {fingerprint(self.key.der)})"
+        return f"PendingToken(for {hpke.fingerprint(self.key.der)})"

@@ -31,9 +31,8 @@ from shuffledp.common.messages.batch import MAX_PART_BYTES, BatchId, BatchManife
 from shuffledp.common.messages.inclusion_proof import SALT_BYTES, BatchCommitment, Tree, bits_for
 from shuffledp.common.receiving import delivery_table
 from shuffledp.common.receiving.received_job import ARRIVED, SPLIT, ReceivedJob
-from shuffledp.common.runtime import logs
+from shuffledp.common.runtime import clock, logs
 from shuffledp.common.runtime.blocks import StagedBlocks
-from shuffledp.common.runtime.clock import cancel_all
 from shuffledp.common.runtime.database import Database
 from shuffledp.common.runtime.parts.executor import Executor
 from shuffledp.common.runtime.shared_calls import SharedCalls
@@ -311,7 +310,7 @@ class Receiver(ABC, Generic[J]):
 
     async def stop(self) -> None:
         """Stop; the sender continues unfinished deliveries."""
-        await cancel_all(self._finishing.values())
+        await clock.cancel_all(self._finishing.values())
 
     async def _task(self, digest: TaskDigest) -> Task:
         """Return a task; raise DamagedStorageError, after which senders retry, if it is damaged."""

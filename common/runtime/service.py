@@ -35,13 +35,7 @@ from shuffledp.common.runtime.clock import (
 from shuffledp.common.runtime.metrics import MetricRow, MetricsServer, Party, ProcessMetrics
 from shuffledp.common.runtime.settings import HttpSettings, KeyHolderSettings, ServiceSettings, load
 from shuffledp.common.runtime.state_directory import StateDirectory
-from shuffledp.common.runtime.tls import (
-    Tls,
-    TlsFiles,
-    VerifiedCallers,
-    identity_for,
-    internal_identity,
-)
+from shuffledp.common.runtime.tls import Tls, TlsFiles, VerifiedCallers, identity_for, internal_tls
 
 
 class Closable(Protocol):
@@ -197,7 +191,7 @@ class Service:
         settings = self.settings
         if not isinstance(settings, KeyHolderSettings) or settings.internal_tls_directory is None:
             return
-        tls = internal_identity(settings.internal_tls_directory, "coordinator", self.clock)
+        tls = internal_tls(settings.internal_tls_directory, "coordinator", self.clock)
         self.metrics.watch_certificates(tls.files, "internal ")
         address = str(settings.coordinator_listen)
         admission = Admission(on_error=self.metrics.note_failure)

@@ -315,7 +315,7 @@ def development_files(directory: Path, party: str, clock: Clock) -> TlsFiles:
     return files
 
 
-def internal_identity(directory: Path, role: str, clock: Clock) -> Tls:
+def internal_tls(directory: Path, role: str, clock: Clock) -> Tls:
     """
     Open the TLS identity of one of a party's processes.
 

@@ -18,11 +18,10 @@ from typing import Any, Final, Self, get_args
 
 import numpy as np
 
-from shuffledp.common import dates, limits
+from shuffledp.common import dates, limits, protocols
 from shuffledp.common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
 from shuffledp.common.crypto.signing import PublicIdentity, SignedTask
 from shuffledp.common.errors import ProofError, TaskError
-from shuffledp.common.protocols import Kind, ProtocolRow, Refinement, protocol_named
 from shuffledp.common.task import canonical, domain_spec, named_dummies, specs, task_parts
 from shuffledp.common.task.dummy_forms import AnyDummies
 from shuffledp.common.task.kinds import KINDS
@@ -31,7 +30,6 @@ from shuffledp.common.task.protocol_rules import check_domain_size, check_protoc
 from shuffledp.common.task.shuffler_spec import sum_of
 from shuffledp.common.task.shuffling import Shuffling
 from shuffledp.common.task.spec_forms import AnySpec, spec_as
-from shuffledp.common.task.task_parts import TaskShuffler, TaskView
 from shuffledp.common.task.token_spec import TokenSpec
 from shuffledp.common.task_digest import TaskDigest
 
@@ -68,13 +66,13 @@ class Task:
     """
 
     protocol: str
-    views: tuple[TaskView, ...]
+    views: tuple[task_parts.TaskView, ...]
     """The histograms that every user reports to: one for each level of a hierarchy, the coarsest
     first; for each digit of a number; for each pair of attributes; otherwise one."""
     labels: tuple[str, ...] = ()
     """Names of the items, numbers or keys; may be empty."""
     mechanism: AnySpec
-    shufflers: tuple[TaskShuffler, ...]
+    shufflers: tuple[task_parts.TaskShuffler, ...]
     """The shufflers that reports pass, in order: one, or a chain of two."""
     delta: float
     n_min: int
@@ -314,7 +312,7 @@ class Task:
         )
 
     @property
-    def relay(self) -> TaskShuffler | None:
+    def relay(self) -> task_parts.TaskShuffler | None:
         """The second shuffler, which receives the reports of the first; None without it."""
         return self.shufflers[1] if len(self.shufflers) > 1 else None
 
@@ -324,12 +322,12 @@ class Task:
         return self.shufflers[0].key
 
     @property
-    def protocol_row(self) -> ProtocolRow:
+    def protocol_row(self) -> protocols.ProtocolRow:
         """The protocol's row in the table of protocols."""
-        return protocol_named(self.protocol)
+        return protocols.protocol_named(self.protocol)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> protocols.Kind:
         """The kind of one person's value."""
         return "ordered" if self.edges else self.protocol_row.kind
 
@@ -399,7 +397,7 @@ class Task:
         return same and ours == theirs
 
     @property
-    def refinement(self) -> Refinement:
+    def refinement(self) -> protocols.Refinement:
         """
         The refinement of the estimate; raises TaskError if the task does not collect items.
 
@@ -510,7 +508,7 @@ class Task:
                 f"task format {_OLD_VERSION} is no longer read: let a former version finish the "
                 "task, and publish it again for later answers"
             )
-        kinds = get_args(Kind)
+        kinds = get_args(protocols.Kind)
         if version != FORMAT_VERSION or kind not in kinds:
             raise TaskError(
                 f"this program reads version {FORMAT_VERSION} of tasks of the kinds "
@@ -521,7 +519,7 @@ class Task:
 
 
 @lru_cache(maxsize=64)
-def _dummies_of(views: tuple[TaskView, ...]) -> named_dummies.ViewDummies:
+def _dummies_of(views: tuple[task_parts.TaskView, ...]) -> named_dummies.ViewDummies:
     return named_dummies.ViewDummies.of_views([view.dummies for view in views])
 
 

@@ -8,9 +8,8 @@ from functools import partial
 from typing import Final
 
 from shuffledp.common import errors, limits
-from shuffledp.common.messages import batch, inclusion_proof
+from shuffledp.common.messages import batch, inclusion_proof, submission
 from shuffledp.common.messages.inclusion_proof import HASH_BYTES, BatchCommitment, InclusionProof
-from shuffledp.common.messages.submission import REFUSALS
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.common.wire import fields
 from shuffledp.protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2
@@ -25,7 +24,7 @@ _STATUS: Final = fields.Codec(batch.BatchStatus, shuffler_pb2.GetBatchStatusResp
 _PROGRESS: Final = fields.Codec(
     batch.BatchProgress,
     shuffler_pb2.GetBatchProgressResponse,
-    {"refused": partial(limits.parse_refused, causes=REFUSALS)},
+    {"refused": partial(limits.parse_refused, causes=submission.REFUSALS)},
 )
 _MANIFEST: Final = fields.Codec(batch.BatchManifest, analyzer_pb2.BatchManifest)
 _PART: Final = fields.Codec(batch.BatchPart, analyzer_pb2.BatchPart)

@@ -12,7 +12,7 @@ from shuffledp.common.runtime.tls import (
     TlsFiles,
     TlsIdentity,
     development_files,
-    internal_identity,
+    internal_tls,
 )
 
 
@@ -134,7 +134,7 @@ def test_a_damaged_certificate_is_refused_when_it_is_read(
 def test_a_coordinator_makes_certificates_only_where_its_authoritys_key_is(tmp_path: Path) -> None:
     """Where an operator made them, the directory stays as it is: it may be read-only."""
     made, given, clock = tmp_path / "made", tmp_path / "given", ManualClock()
-    internal_identity(made, "coordinator", clock)
+    internal_tls(made, "coordinator", clock)
     given.mkdir()
     for name in ("authority.pem", "coordinator.pem", "coordinator.key"):
         (given / name).write_bytes((made / name).read_bytes())
@@ -142,7 +142,7 @@ def test_a_coordinator_makes_certificates_only_where_its_authoritys_key_is(tmp_p
     names = {path.name for path in given.iterdir()}
 
     assert {"front-end.pem", "worker.key", "scheduler.pem"} <= {p.name for p in made.iterdir()}
-    opened = internal_identity(given, "coordinator", clock)
+    opened = internal_tls(given, "coordinator", clock)
     assert (made / "coordinator.pem").read_bytes() == opened.identity.certificate
     assert names == {path.name for path in given.iterdir()}
 
