@@ -108,11 +108,8 @@ class Certificate:
     @property
     def is_authority(self) -> bool:
         """Whether the certificate may issue others."""
-        try:
-            found = self.parsed.extensions.get_extension_for_class(x509.BasicConstraints)
-        except x509.ExtensionNotFound:
-            return False
-        return found.value.ca
+        found = (each.value for each in self.parsed.extensions)
+        return any(isinstance(each, x509.BasicConstraints) and each.ca for each in found)
 
     @property
     def fingerprint(self) -> str:

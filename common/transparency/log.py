@@ -68,11 +68,6 @@ class LogEntry:
         return cls(EntryKind.TASK, signed.digest() + signed.signature)
 
     @classmethod
-    def of_key(cls, kind: EntryKind, identity: signing.PublicIdentity) -> Self:
-        """Return the entry of a party's key."""
-        return cls(kind, identity.raw)
-
-    @classmethod
     def from_bytes(cls, raw: bytes) -> Self:
         """Parse an entry, or raise WireError."""
         kind = raw[len(_LABEL) : len(_LABEL) + 1]
