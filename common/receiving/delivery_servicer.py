@@ -59,10 +59,8 @@ class DeliveryServicer:
         """Commit to the whole batch, and start to use it."""
         digest = digest_from_wire(request.task_digest)
         async with self._checked(digest):
-            commitment = await self.staging.finish_delivery(digest)
-        return analyzer_pb2.FinishDeliveryResponse(
-            commitment=batches.commitment_to_wire(commitment)
-        )
+            signed = await self.staging.finish_delivery(digest)
+        return analyzer_pb2.FinishDeliveryResponse(commitment=batches.commitment_to_wire(signed))
 
     @asynccontextmanager
     async def _checked(self, digest: TaskDigest) -> AsyncGenerator[None]:

@@ -383,11 +383,9 @@ def _is_wanted(part: BatchPart, delivery: delivery_table.Delivery, size: int) ->
         raise WireError(
             f"a part has {part.n_reports * size} bytes; it may have at most {MAX_PART_BYTES}"
         )
-    n_arrived = part.n_reports + sum(other.n_reports for other in delivery.arrived.values())
-    if n_arrived > delivery.manifest.n_reports:
-        raise WireError(
-            f"{n_arrived} reports arrived; {delivery.manifest.n_reports} were announced"
-        )
+    total = part.n_reports + sum(other.n_reports for other in delivery.arrived.values())
+    if total > delivery.manifest.n_reports:
+        raise WireError(f"{total} reports arrived; {delivery.manifest.n_reports} were announced")
     return True
 
 

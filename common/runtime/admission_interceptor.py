@@ -1,6 +1,6 @@
 """Admission of calls at a gRPC server; see `admission.py`."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
@@ -79,9 +79,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
         return call
 
-    def _refusal(
-        self, error: Exception
-    ) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]:
+    def _refusal(self, error: Exception) -> tuple[grpc.StatusCode, str, Sequence[tuple[str, str]]]:
         """Report an error, and return the status, message and metadata that answer it."""
         status, message, is_foreseen = self._admission.refusal(error)
         return grpc.StatusCode[status], message, SERVICE_ERROR if is_foreseen else ()
@@ -104,7 +102,8 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
                             serialize,
                         )
                     held.arrived()
-                    answer = await handler.stream_unary(_messages(parse, requests), context)
+                    messages = (read_message(parse, raw) async for raw in requests)
+                    answer = await handler.stream_unary(messages, context)
                     sent: bytes = serialize(answer)
                     return sent
             except BaseException:
@@ -177,10 +176,3 @@ async def _only(requests: AsyncIterator[bytes]) -> bytes:
     if await anext(requests, None) is not None:
         raise WireError("the call holds several requests; it must hold 1")
     return raw
-
-
-async def _messages(
-    parse: Callable[[bytes], M], requests: AsyncIterator[bytes]
-) -> AsyncIterator[M]:
-    async for raw in requests:
-        yield read_message(parse, raw)

@@ -162,9 +162,8 @@ class Service:
         )
         begun = len(self.closing)
         if http and settings and settings.http_listen:
-            server = http(
-                settings, self._http_files(settings), services, admission, self.is_serving
-            )
+            files = self._http_files(settings)
+            server = http(settings, files, services, admission, self.is_serving)
             self.closing.append(server.stop)
             StateDirectory.open(settings.state_directory).publish("http_address", server.address)
             logs.event("serving over HTTP", {"party": name, "address": server.address})
@@ -209,10 +208,8 @@ class Service:
     ) -> str:
         """Bind, serve, publish the address, report healthy, and return the address."""
         ask = tls is not None and access.asks_for_certificates(name)
-        certified = tls if ask and not listen.startswith("unix:") else None
-        interceptor = AdmissionInterceptor(
-            admission, VerifiedCallers(certified) if certified else None
-        )
+        callers = VerifiedCallers(tls) if tls and ask and not listen.startswith("unix:") else None
+        interceptor = AdmissionInterceptor(admission, callers)
         server = rpc.make_server(interceptor, access.connections_of(name))
         for add in services:
             add(server)

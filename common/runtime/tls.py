@@ -201,9 +201,8 @@ class TlsFiles:
 
     def version(self) -> tuple[tuple[int, int] | None, ...]:
         """Return a value that changes when a file is replaced."""
-        return tuple(
-            file_version(path) for path in (self.certificate, self.key, self.authority) if path
-        )
+        paths = (self.certificate, self.key, self.authority)
+        return tuple(file_version(path) for path in paths if path)
 
 
 class Renewal:
@@ -309,9 +308,8 @@ def development_files(directory: Path, party: str, clock: Clock) -> TlsFiles:
         fcntl.flock(lock, fcntl.LOCK_EX)
         Authority.make_missing(directory, _DEVELOPMENT_NAME, now)
         if not _is_current(files, now):
-            Authority.read(directory).issue(
-                directory, party, now, days=certificates.DEVELOPMENT_DAYS
-            )
+            days = certificates.DEVELOPMENT_DAYS
+            Authority.read(directory).issue(directory, party, now, days=days)
     return files
 
 

@@ -363,9 +363,7 @@ class Task:
     @property
     def lasting(self) -> bool:
         """Whether this task shares permanent noise with other tasks of its population."""
-        return (
-            isinstance(self.mechanism, specs.RapporSpec) and self.mechanism.lasting_question != ""
-        )
+        return getattr(self.mechanism, "lasting_question", "") != ""
 
     @property
     def permanent_scope(self) -> bytes:

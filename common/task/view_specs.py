@@ -97,9 +97,8 @@ class TableSpec(specs.Spec):
         if missing := {*range(number)} - {each for table in self.tables for each in table}:
             name = self.attribute_names[min(missing)]
             raise TaskError(f"{name} is in no table; each attribute must be in one")
-        specs.check_int_range(
-            "the number of all cells", sum(self.view_sizes()), 2, specs.MAX_DOMAIN_SIZE
-        )
+        cells = sum(self.view_sizes())
+        specs.check_int_range("the number of all cells", cells, 2, specs.MAX_DOMAIN_SIZE)
 
     @property
     def attribute_names(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from shuffledp.common import errors, limits
 from shuffledp.common.messages import batch, inclusion_proof, submission
+from shuffledp.common.messages.batch import BatchManifest, BatchPart, BatchState
 from shuffledp.common.messages.inclusion_proof import HASH_BYTES, BatchCommitment, InclusionProof
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.common.wire import fields
@@ -19,39 +20,35 @@ REPORTS_WANTED: Final = (("shuffledp-reports-wanted", "1"),)
 """Initial metadata that asks for the reports of an accepted part."""
 
 
-_STATES: Final = fields.EnumCodec(batch.BatchState, shuffler_pb2.BatchState.DESCRIPTOR)
+_STATES: Final = fields.EnumCodec(BatchState, shuffler_pb2.BatchState.DESCRIPTOR)
 _STATUS: Final = fields.Codec(batch.BatchStatus, shuffler_pb2.GetBatchStatusResponse)
 _PROGRESS: Final = fields.Codec(
     batch.BatchProgress,
     shuffler_pb2.GetBatchProgressResponse,
     {"refused": partial(limits.parse_refused, causes=submission.REFUSALS)},
 )
-_MANIFEST: Final = fields.Codec(batch.BatchManifest, analyzer_pb2.BatchManifest)
-_PART: Final = fields.Codec(batch.BatchPart, analyzer_pb2.BatchPart)
+_MANIFEST: Final = fields.Codec(BatchManifest, analyzer_pb2.BatchManifest)
+_PART: Final = fields.Codec(BatchPart, analyzer_pb2.BatchPart)
 status_to_wire, status_from_wire = _STATUS.to_wire, _STATUS.from_wire
 progress_to_wire, progress_from_wire = _PROGRESS.to_wire, _PROGRESS.from_wire
 
 
-def dropped_to_wire(state: batch.BatchState) -> shuffler_pb2.DropBatchResponse:
+def dropped_to_wire(state: BatchState) -> shuffler_pb2.DropBatchResponse:
     """Encode a dropped batch's last state."""
     return shuffler_pb2.DropBatchResponse(state=_STATES.to_wire(state))
 
 
-def dropped_from_wire(message: shuffler_pb2.DropBatchResponse) -> batch.BatchState:
+def dropped_from_wire(message: shuffler_pb2.DropBatchResponse) -> BatchState:
     """Parse a dropped batch's last state."""
     return _STATES("state", message.state)
 
 
-def delivery_to_wire(
-    manifest: batch.BatchManifest, n_parts: int
-) -> analyzer_pb2.BeginDeliveryRequest:
+def delivery_to_wire(manifest: BatchManifest, n_parts: int) -> analyzer_pb2.BeginDeliveryRequest:
     """Encode the announcement of a delivery."""
     return analyzer_pb2.BeginDeliveryRequest(manifest=_MANIFEST.to_wire(manifest), n_parts=n_parts)
 
 
-def delivery_from_wire(
-    message: analyzer_pb2.BeginDeliveryRequest,
-) -> tuple[batch.BatchManifest, int]:
+def delivery_from_wire(message: analyzer_pb2.BeginDeliveryRequest) -> tuple[BatchManifest, int]:
     """Parse the announcement of a delivery: manifest, number of parts. Run by the analyzer."""
     manifest = _MANIFEST.from_wire(message.manifest)
     return manifest, limits.parse_positive("n_parts", message.n_parts, batch.MAX_PARTS)
@@ -62,12 +59,12 @@ def arrived_from_wire(message: analyzer_pb2.BeginDeliveryResponse) -> tuple[set[
     return set(message.arrived), message.staged
 
 
-def part_to_wire(part: batch.BatchPart) -> analyzer_pb2.DeliverPartRequest:
+def part_to_wire(part: BatchPart) -> analyzer_pb2.DeliverPartRequest:
     """Encode the first message of a part's delivery."""
     return analyzer_pb2.DeliverPartRequest(part=_PART.to_wire(part))
 
 
-def part_from_wire(message: analyzer_pb2.DeliverPartRequest) -> batch.BatchPart:
+def part_from_wire(message: analyzer_pb2.DeliverPartRequest) -> BatchPart:
     """Parse the first message of a part's delivery. Run by the analyzer."""
     if message.WhichOneof("message") != "part":
         raise errors.WireError("the delivery of a part must begin with its header")

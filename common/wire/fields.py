@@ -114,9 +114,7 @@ class Codec(Generic[V, M]):
         coded = {name: x.to_wire for name, x in self._readers.items() if isinstance(x, both)}
         self._value, self._message = value, message
         self._writers = {**coded, **(writers or {})}
-        self._fields = [
-            (field.name, known[field.name], field.default is not MISSING) for field in own
-        ]
+        self._fields = [(each.name, known[each.name], each.default is not MISSING) for each in own]
 
     def __call__(self, _name: str, message: M) -> V:
         """Parse a field of another message; see `from_wire`."""

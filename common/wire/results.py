@@ -35,9 +35,7 @@ _SHARE_TABLE: Final = Codec(result.ShareTable, analyzer_pb2.ShareTable)
 _SHARE_TABLES: Final = Codec(
     result.ShareTables,
     analyzer_pb2.ShareTables,
-    dict.fromkeys(
-        ("tables", "attributes"), lambda _, each: tuple(map(_SHARE_TABLE.from_wire, each))
-    ),
+    dict.fromkeys(("tables", "attributes"), lambda _, raw: tuple(map(_SHARE_TABLE.from_wire, raw))),
     dict.fromkeys(("tables", "attributes"), partial(map, _SHARE_TABLE.to_wire)),
 )
 _GUARANTEE: Final = Codec(

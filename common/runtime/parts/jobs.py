@@ -112,9 +112,7 @@ def job_to_wire(job: Job) -> jobs_pb2.GetJobResponse:
     )
 
 
-def job_from_wire(
-    job_class: type[J], message: jobs_pb2.GetJobResponse, places: Mapping[str, Any]
-) -> J:
+def job_from_wire(kind: type[J], message: jobs_pb2.GetJobResponse, places: Mapping[str, Any]) -> J:
     """
     Convert a job of this class, whose other fields are in `places`. Run by workers.
 
@@ -127,10 +125,10 @@ def job_from_wire(
         bytes: message.contents,
     }
     values = {}
-    for field in fields(job_class):
+    for field in fields(kind):
         own_type = getattr(field.type, "__supertype__", field.type)  # that of a NewType
         found = by_type.get(own_type, places)
         if field.name not in found:
             raise errors.WireError(f"the job has no {field.name}")
         values[field.name] = found[field.name]
-    return job_class(**values)
+    return kind(**values)
