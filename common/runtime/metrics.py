@@ -194,9 +194,8 @@ class MetricsServer:
         """Listen on host:port, or raise SettingsError; `address` has the chosen port for port 0."""
         host, _, port = listen.rpartition(":")
         try:
-            self._server, self._thread = start_wsgi_server(
-                int(port), host.strip("[]"), metrics.registry
-            )
+            place = int(port), host.strip("[]")
+            self._server, self._thread = start_wsgi_server(*place, metrics.registry)
         except OSError as error:
             raise SettingsError(
                 f"cannot serve metrics on {listen}: the address is in use, or not this machine's"

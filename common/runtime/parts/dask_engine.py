@@ -101,9 +101,8 @@ class EngineExecutor(executor.Executor):
         """
         with self._jobs.offer(job) as kind:
             name = stage.__name__
-            found = await executor.gather(
-                self._run_part(kind, job.folder, name, part) for part in parts
-            )
+            calls = (self._run_part(kind, job.folder, name, part) for part in parts)
+            found = await executor.gather(calls)
         await self._restart_workers()
         return found
 
