@@ -92,12 +92,12 @@ async def start(settings: AnalyzerSettings) -> Service:
 def _key_entries(
     keys: AnalyzerKeys, settings: AnalyzerSettings, witnesses: list[NoteKey]
 ) -> list[LogEntry]:
-    entries = [LogEntry.of_key(EntryKind.ANALYZER_KEY, keys.identity.public_identity())]
+    entries = [LogEntry(EntryKind.ANALYZER_KEY, keys.identity.public_identity().raw)]
     for kind, name in (
         (EntryKind.SHUFFLER_KEY, "shuffler_identity"),
         (EntryKind.ISSUER_KEY, "issuer_identity"),
     ):
         pinned = getattr(settings, name)
         if pinned is not None:
-            entries.append(LogEntry.of_key(kind, PublicIdentity.from_hex(pinned, name)))
-    return entries + [LogEntry.of_key(EntryKind.WITNESS_KEY, key.identity) for key in witnesses]
+            entries.append(LogEntry(kind, PublicIdentity.from_hex(pinned, name).raw))
+    return entries + [LogEntry(EntryKind.WITNESS_KEY, key.identity.raw) for key in witnesses]

@@ -99,11 +99,6 @@ class ProtocolRow:
         return self.local_noise == "none"
 
     @property
-    def may_be_noiseless(self) -> bool:
-        """True if the task chooses whether reports have local noise."""
-        return self.local_noise == "optional"
-
-    @property
     def plain_domain_mechanism(self) -> AnyMechanismName:
         """The mechanism for tasks with as many buckets as items, where hashing gains nothing."""
         return "grr" if self.mechanism == "local-hashing" else self.mechanism

@@ -1,14 +1,8 @@
 """The version of the installed program."""
 
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from typing import Final
 
-
-def _installed() -> str:
-    try:
-        return version("shuffledp")
-    except PackageNotFoundError:  # run from a copied tree
-        return "unknown"
-
-
-VERSION: Final = _installed()
+VERSION = "unknown"  # if run from a copied tree
+with suppress(PackageNotFoundError):
+    VERSION = version("shuffledp")

@@ -8,8 +8,7 @@ from pydantic.dataclasses import dataclass
 from shuffledp.common.crypto.key_ring import MAX_DAYS
 from shuffledp.common.crypto.privacy_tokens import check_issuer_name
 from shuffledp.common.errors import SettingsError, WireError
-from shuffledp.common.runtime.http_settings import HttpSettings
-from shuffledp.common.runtime.settings import FilePath, Processes
+from shuffledp.common.runtime.settings import FilePath, HttpSettings, Processes
 from shuffledp.common.runtime.validation import STRICT
 
 

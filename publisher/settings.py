@@ -9,9 +9,8 @@ from pydantic.dataclasses import dataclass
 
 from shuffledp.common.errors import SettingsError
 from shuffledp.common.runtime.access import is_local
-from shuffledp.common.runtime.http_settings import Host
 from shuffledp.common.runtime.pin_settings import PinSettings
-from shuffledp.common.runtime.settings import FilePath, ServiceSettings
+from shuffledp.common.runtime.settings import FilePath, Host, ServiceSettings
 from shuffledp.common.runtime.validation import STRICT
 from shuffledp.common.version import VERSION
 

@@ -26,7 +26,7 @@ from shuffledp.common.runtime.parts.executor import Executor
 from shuffledp.common.runtime.rpc import FreshChannel
 from shuffledp.common.runtime.service import Service
 from shuffledp.common.runtime.state_directory import StateDirectory
-from shuffledp.common.runtime.tls import internal_identity
+from shuffledp.common.runtime.tls import internal_tls
 from shuffledp.common.runtime.witness_service import WitnessServicer
 from shuffledp.protos.shuffledp.v1 import (
     coordinator_pb2_grpc,
@@ -174,7 +174,7 @@ async def _start_front_end(settings: ShufflerSettings) -> Service:
         settings, "shuffler", METRICS, machine, certificate=FRONT_END
     ) as service:
         clock = service.clock
-        own = internal_identity(Path(settings.internal_tls_directory or ""), "front-end", clock)
+        own = internal_tls(Path(settings.internal_tls_directory or ""), "front-end", clock)
         service.metrics.watch_certificates(own.files, "internal ")
         channel = service.opened(FreshChannel(str(settings.coordinator), "coordinator", own))
         coordinator = CoordinatorClient(channel)

@@ -9,8 +9,7 @@ from pydantic.dataclasses import dataclass
 from shuffledp.common.crypto.key_ring import Schedule
 from shuffledp.common.errors import SettingsError
 from shuffledp.common.messages.inclusion_proof import PROOF_DAYS
-from shuffledp.common.runtime.http_settings import HttpSettings
-from shuffledp.common.runtime.settings import KeyHolderSettings, Processes
+from shuffledp.common.runtime.settings import HttpSettings, KeyHolderSettings, Processes
 from shuffledp.common.runtime.validation import STRICT
 
 

@@ -113,8 +113,8 @@ def check(
     Cost: that of `check_central_claim`; little if the claim is confirmed.
     """
     task = Task.verified(signed, digest, policy.identity)
-    pinned, proof = policy.shuffler_identity, task.shuffler_key_proof
-    check_key(pinned, KeyUse.ENVELOPES, task.suite, task.shuffler_key, proof)
+    pinned, shuffler = policy.shuffler_identity, task.shufflers[0]
+    check_key(pinned, KeyUse.ENVELOPES, task.suite, shuffler.key, shuffler.proof)
     if relay := task.relay:
         if policy.relay_identity is None:
             raise PolicyError(

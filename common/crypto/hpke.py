@@ -19,23 +19,16 @@ from types import MappingProxyType
 from typing import Final, NewType, Self, TypeAlias, TypeVar
 
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hpke
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.hpke import (
-    AEAD,
-    KDF,
-    KEM,
-    MLKEM768X25519PrivateKey,
-    MLKEM768X25519PublicKey,
-    Suite,
-)
 
 from shuffledp.common.crypto.secret import Secret
 from shuffledp.common.errors import WireError
 from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
 
-PrivateHalf: TypeAlias = X25519PrivateKey | MLKEM768X25519PrivateKey
-PublicHalf: TypeAlias = X25519PublicKey | MLKEM768X25519PublicKey
+PrivateHalf: TypeAlias = X25519PrivateKey | hpke.MLKEM768X25519PrivateKey
+PublicHalf: TypeAlias = X25519PublicKey | hpke.MLKEM768X25519PublicKey
 
 PRIVATE_KEY_BYTES: Final = 32
 """Length of a private key, in every suite."""
@@ -51,7 +44,7 @@ class SuiteSpec:
     """One HPKE suite: its name in a task, its lengths, and its key formats."""
 
     name: str
-    hpke: Suite
+    scheme: hpke.Suite
     hybrid: bool
     public_key_bytes: int
     overhead_bytes: int
@@ -63,7 +56,7 @@ class SuiteSpec:
             raise WireError(f"a private key has {len(raw)} bytes; it must have {PRIVATE_KEY_BYTES}")
         if not self.hybrid:
             return X25519PrivateKey.from_private_bytes(raw)
-        return MLKEM768X25519PrivateKey(*_hybrid_halves(raw))
+        return hpke.MLKEM768X25519PrivateKey(*_hybrid_halves(raw))
 
     def public_bytes(self, raw: bytes) -> bytes:
         """Return the public key of a raw private key."""
@@ -81,7 +74,7 @@ class SuiteSpec:
             return X25519PublicKey.from_public_bytes(raw)
         lattice, curve = raw[:_MLKEM768_PUBLIC_BYTES], raw[_MLKEM768_PUBLIC_BYTES:]
         try:
-            return MLKEM768X25519PublicKey(
+            return hpke.MLKEM768X25519PublicKey(
                 MLKEM768PublicKey.from_public_bytes(lattice),
                 X25519PublicKey.from_public_bytes(curve),
             )
@@ -105,11 +98,11 @@ def _hybrid_halves(seed: bytes) -> tuple[MLKEM768PrivateKey, X25519PrivateKey]:
     )
 
 
-def _suite(name: str, kem: KEM, aead: AEAD) -> SuiteSpec:
-    hybrid = kem == KEM.MLKEM768_X25519
+def _suite(name: str, kem: hpke.KEM, aead: hpke.AEAD) -> SuiteSpec:
+    hybrid = kem == hpke.KEM.MLKEM768_X25519
     return SuiteSpec(
         name=name,
-        hpke=Suite(kem, KDF.HKDF_SHA256, aead),
+        scheme=hpke.Suite(kem, hpke.KDF.HKDF_SHA256, aead),
         hybrid=hybrid,
         public_key_bytes=_X25519_BYTES + (_MLKEM768_PUBLIC_BYTES if hybrid else 0),
         overhead_bytes=kem.enc_length() + _TAG_BYTES,
@@ -123,12 +116,12 @@ SUITES: Final[Mapping[str, SuiteSpec]] = MappingProxyType(
     {
         suite.name: suite
         for suite in (
-            _suite(DEFAULT_SUITE, KEM.X25519, AEAD.CHACHA20_POLY1305),
-            _suite("x25519-hkdf-sha256-aes128gcm", KEM.X25519, AEAD.AES_128_GCM),
+            _suite(DEFAULT_SUITE, hpke.KEM.X25519, hpke.AEAD.CHACHA20_POLY1305),
+            _suite("x25519-hkdf-sha256-aes128gcm", hpke.KEM.X25519, hpke.AEAD.AES_128_GCM),
             _suite(
                 "mlkem768x25519-hkdf-sha256-chacha20poly1305",
-                KEM.MLKEM768_X25519,
-                AEAD.CHACHA20_POLY1305,
+                hpke.KEM.MLKEM768_X25519,
+                hpke.AEAD.CHACHA20_POLY1305,
             ),
         )
     }
@@ -208,7 +201,7 @@ class HpkePublicKey:
 
         Cost per plaintext: two X25519 operations, about 0.1 ms; 0.15 ms in the hybrid suite.
         """
-        encrypt, key = self._suite.hpke.encrypt, self._key
+        encrypt, key = self._suite.scheme.encrypt, self._key
 
         def seal(plaintext: bytes) -> bytes:
             try:
@@ -267,7 +260,7 @@ class HpkePrivateKey(Secret):
 
     def opener(self, context: SealContext) -> Opener:
         """Return a function that opens ciphertexts under one context."""
-        decrypt, key = self._suite.hpke.decrypt, self._key
+        decrypt, key = self._suite.scheme.decrypt, self._key
 
         def opened(sealed: bytes | memoryview) -> bytes | None:
             try:

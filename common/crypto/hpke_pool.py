@@ -12,13 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, ParamSpec, TypeVar
 
-from shuffledp.common.crypto.hpke import (
-    HpkePrivateKey,
-    SealContext,
-    Sealer,
-    split_every,
-    suite_named,
-)
+from shuffledp.common.crypto import hpke
 
 
 def _end_with_parent() -> None:
@@ -52,7 +46,7 @@ class Opened:
 
 
 def open_each(
-    key: HpkePrivateKey, sealed: bytes, sealed_bytes: int, context: SealContext
+    key: hpke.HpkePrivateKey, sealed: bytes, sealed_bytes: int, context: hpke.SealContext
 ) -> Opened:
     """
     Open concatenated ciphertexts of `sealed_bytes` bytes each, or raise ValueError for a remainder.
@@ -62,15 +56,15 @@ def open_each(
     if len(sealed) % sealed_bytes:
         raise ValueError(f"{len(sealed)} bytes are not a whole number of ciphertexts")
     opener = key.opener(context)
-    unreadable = bytes(sealed_bytes - suite_named(key.suite).overhead_bytes)
-    plaintexts = [opener(part) for part in split_every(memoryview(sealed), sealed_bytes)]
+    unreadable = bytes(sealed_bytes - hpke.suite_named(key.suite).overhead_bytes)
+    plaintexts = [opener(part) for part in hpke.split_every(memoryview(sealed), sealed_bytes)]
     return Opened(
         plaintexts=b"".join([unreadable if text is None else text for text in plaintexts]),
         readable=bytes([text is not None for text in plaintexts]),
     )
 
 
-def seal_each(seal: Sealer, plaintexts: bytes, plaintext_bytes: int) -> bytes:
+def seal_each(seal: hpke.Sealer, plaintexts: bytes, plaintext_bytes: int) -> bytes:
     """
     Seal concatenated plaintexts of `plaintext_bytes` bytes each; raise ValueError for a remainder.
 
@@ -78,7 +72,7 @@ def seal_each(seal: Sealer, plaintexts: bytes, plaintext_bytes: int) -> bytes:
     """
     if len(plaintexts) % plaintext_bytes:
         raise ValueError(f"{len(plaintexts)} bytes are not a whole number of plaintexts")
-    return b"".join([seal(part) for part in split_every(plaintexts, plaintext_bytes)])
+    return b"".join([seal(part) for part in hpke.split_every(plaintexts, plaintext_bytes)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +84,15 @@ class _RawKey:
 
 
 @lru_cache(maxsize=_MAX_CACHED_KEYS)
-def _cached(key: _RawKey) -> HpkePrivateKey:
-    return HpkePrivateKey(key.suite, key.private_bytes)
+def _cached(key: _RawKey) -> hpke.HpkePrivateKey:
+    return hpke.HpkePrivateKey(key.suite, key.private_bytes)
 
 
 def _open_in_worker(
     key: _RawKey,
     work: Callable[[Sequence[bytes | None]], T],
     sealed: Sequence[bytes],
-    context: SealContext,
+    context: hpke.SealContext,
 ) -> T:
     return work(list(map(_cached(key).opener(context), sealed)))
 
@@ -114,10 +108,10 @@ class HpkePool:
 
     def open_and(
         self,
-        key: HpkePrivateKey,
+        key: hpke.HpkePrivateKey,
         work: Callable[[Sequence[bytes | None]], T],
         sealed: Sequence[bytes],
-        context: SealContext,
+        context: hpke.SealContext,
     ) -> Future[T]:
         """
         Open ciphertexts in a worker, and return work(plaintexts); None for one that does not open.

@@ -102,10 +102,8 @@ class KeyRing:
 
     def in_state(self, suite: str, state: KeyState) -> KeyEntry | None:
         """Return a suite's key in `state`, active or pending; None if there is none."""
-        for entry in self.entries:
-            if (entry.suite, entry.state) == (suite, state):
-                return entry
-        return None
+        found = (each for each in self.entries if (each.suite, each.state) == (suite, state))
+        return next(found, None)
 
     def held(self) -> list[KeyEntry]:
         """List the keys that are not destroyed."""
@@ -115,15 +113,15 @@ class KeyRing:
         """Return a task's key id; raise UnknownKeyError, naming `whose`, if the key is not held."""
         wanted = key_id(suite, public)
         short = wanted.hex()[:16]
-        for entry in self.entries:
-            if entry.key_id == wanted:
-                if entry.state is KeyState.DESTROYED:
-                    raise UnknownKeyError(
-                        f"the task's {whose}, {short}, expired and was destroyed: "
-                        "nothing sealed to it can be opened"
-                    )
-                return wanted
-        raise UnknownKeyError(f"the task's {whose}, {short}, is not a key of this party")
+        entry = next((each for each in self.entries if each.key_id == wanted), None)
+        if entry is None:
+            raise UnknownKeyError(f"the task's {whose}, {short}, is not a key of this party")
+        if entry.state is KeyState.DESTROYED:
+            raise UnknownKeyError(
+                f"the task's {whose}, {short}, expired and was destroyed: nothing sealed to it can "
+                "be opened"
+            )
+        return wanted
 
     def with_key(self, key: HpkePublicKey, state: KeyState, now: float) -> "KeyRing":
         """Return the ring with one more key, in this state since `now`."""

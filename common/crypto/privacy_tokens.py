@@ -13,16 +13,8 @@ from typing import Final, Self
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPublicNumbers
 
-from shuffledp.common.crypto.blind_signatures import (
-    SALT_BYTES,
-    RandomBytes,
-    blind,
-    draw_blind,
-    finalize,
-    is_blind,
-    is_valid_signature,
-)
-from shuffledp.common.crypto.hpke import fingerprint
+from shuffledp.common.crypto import blind_signatures, hpke
+from shuffledp.common.crypto.blind_signatures import SALT_BYTES, RandomBytes, is_valid_signature
 from shuffledp.common.errors import WireError
 from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
 
@@ -129,7 +121,7 @@ class TokenKey:
         return TokenKey, (self.der,)
 
     def __repr__(self) -> str:
-        return f"TokenKey({fingerprint(self.der)})"
+        return f"TokenKey({hpke.fingerprint(self.der)})"
 
 
 def _spki(modulus: int) -> bytes:
@@ -153,8 +145,9 @@ class PendingToken:
     r: int
 
     def __post_init__(self) -> None:
+        can_blind = blind_signatures.is_blind(self.r, self.key.modulus)
         lengths = len(self.nonce), len(self.salt)
-        if lengths != (NONCE_BYTES, SALT_BYTES) or not is_blind(self.r, self.key.modulus):
+        if lengths != (NONCE_BYTES, SALT_BYTES) or not can_blind:
             raise WireError("a pending token is malformed, or was made for another key")
 
     @classmethod
@@ -165,7 +158,7 @@ class PendingToken:
             challenge=challenge,
             nonce=random_bytes(NONCE_BYTES),
             salt=random_bytes(SALT_BYTES),
-            r=draw_blind(key.modulus, random_bytes),
+            r=blind_signatures.draw_blind(key.modulus, random_bytes),
         )
 
     @classmethod
@@ -182,12 +175,12 @@ class PendingToken:
     def blinded(self) -> bytes:
         """Return the blinded message for the issuer, always the same; see `blind`."""
         signed = self.key.signed_part(self.challenge, self.nonce)
-        return blind(self.key.rsa, signed, salt=self.salt, r=self.r)
+        return blind_signatures.blind(self.key.rsa, signed, salt=self.salt, r=self.r)
 
     def finalize(self, blind_signature: bytes) -> bytes:
         """Return the token, of TOKEN_BYTES; raise ProofError if the issuer's signature is wrong."""
         signed = self.key.signed_part(self.challenge, self.nonce)
-        return signed + finalize(self.key.rsa, signed, blind_signature, r=self.r)
+        return signed + blind_signatures.finalize(self.key.rsa, signed, blind_signature, r=self.r)
 
     def __repr__(self) -> str:
-        return f"PendingToken(for {fingerprint(self.key.der)})"
+        return f"PendingToken(for {hpke.fingerprint(self.key.der)})"

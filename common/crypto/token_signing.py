@@ -18,17 +18,9 @@ from functools import cache
 from typing import Any, Final
 
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.rsa import (
-    RSAPrivateKey,
-    RSAPrivateNumbers,
-    generate_private_key,
-)
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_der_private_key,
-)
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from gmpy2 import invert, powmod, powmod_sec
 
 from shuffledp.common.crypto.blind_signatures import draw_blind
@@ -113,7 +105,7 @@ def blinded_number(blinded: bytes, modulus: int) -> int:
 
 
 def blind_sign(
-    private: RSAPrivateNumbers, blinded: bytes, openssl: OpenSslKey | None = None
+    private: rsa.RSAPrivateNumbers, blinded: bytes, openssl: OpenSslKey | None = None
 ) -> bytes:
     """
     Sign a blinded message with a key of any size [RFC9474, Section 4.3]. Run by the issuer.
@@ -137,7 +129,7 @@ def blind_sign(
     return signature
 
 
-def _power_by_gmp(private: RSAPrivateNumbers, message: int) -> int:
+def _power_by_gmp(private: rsa.RSAPrivateNumbers, message: int) -> int:
     """Raise to the private exponent by the Chinese remainder theorem, behind a random mask."""
     n = private.public_numbers.n
     mask = draw_blind(n, secrets.token_bytes)
@@ -155,10 +147,10 @@ class TokenSigningKey(Secret):
 
     def __init__(self, raw: bytes) -> None:
         try:
-            key = load_der_private_key(raw, password=None)
+            key = serialization.load_der_private_key(raw, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
             raise WireError("this is not an unencrypted private key in PKCS #8") from error
-        if not isinstance(key, RSAPrivateKey):
+        if not isinstance(key, rsa.RSAPrivateKey):
             raise WireError("a token key must be an RSA key")
         self._public = TokenKey.of(key.public_key())
         self._numbers = key.private_numbers()
@@ -167,7 +159,7 @@ class TokenSigningKey(Secret):
     @staticmethod
     def generate() -> bytes:
         """Draw a new private key in PKCS #8. Never log or send it. Cost: 0.1 s, varying widely."""
-        key = generate_private_key(EXPONENT, 8 * MODULUS_BYTES)
+        key = rsa.generate_private_key(EXPONENT, 8 * MODULUS_BYTES)
         return key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
 
     def token_key(self) -> TokenKey:

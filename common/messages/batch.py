@@ -6,22 +6,14 @@ from enum import StrEnum
 from functools import partial
 from typing import Annotated, Final, NewType
 
-from shuffledp.common.limits import (
-    MAX_UNIX_TIME,
-    MAX_USERS,
-    parse_bounded,
-    parse_count,
-    parse_fixed,
-    parse_positive,
-    parse_word,
-)
+from shuffledp.common import limits
 from shuffledp.common.task_digest import TaskDigest
 
 BatchId = NewType("BatchId", bytes)
 """16 random bytes, drawn by the shuffler."""
 BATCH_ID_BYTES: Final = 16
-UserCount = Annotated[int, partial(parse_count, maximum=MAX_USERS)]
-_PositiveUserCount = Annotated[int, partial(parse_positive, maximum=MAX_USERS)]
+UserCount = Annotated[int, partial(limits.parse_count, maximum=limits.MAX_USERS)]
+_PositiveUserCount = Annotated[int, partial(limits.parse_positive, maximum=limits.MAX_USERS)]
 
 MAX_PARTS: Final = 8192
 """Maximum number of parts in which a batch is delivered."""
@@ -65,13 +57,13 @@ class BatchStatus:
     """0 while the batch collects: a growing count would reveal the time of each submission."""
     n_min: int
     shuffle_seconds: float
-    waits_for: Annotated[str, partial(parse_word, allowed=("", "analyzer", "relay"))] = ""
+    waits_for: Annotated[str, partial(limits.parse_word, allowed=("", "analyzer", "relay"))] = ""
     """The next party, if it did not take the batch when last asked."""
     n_layers: int = 0
     """Number of layers that arrived at a relay."""
     n_discarded: int = 0
     """Number of them that the relay discarded; 0 until it has permuted the batch."""
-    reason: Annotated[str, partial(parse_bounded, length=MAX_REASON_CHARACTERS)] = ""
+    reason: Annotated[str, partial(limits.parse_bounded, length=MAX_REASON_CHARACTERS)] = ""
     """Why the next party did not take the batch when last asked, in its words. Untrusted text."""
 
 
@@ -84,7 +76,7 @@ class BatchProgress:
     """Number of users so far, even while the batch collects."""
     n_min: _PositiveUserCount
     target_size: _PositiveUserCount
-    deadline: Annotated[int, partial(parse_positive, maximum=MAX_UNIX_TIME)]
+    deadline: Annotated[int, partial(limits.parse_positive, maximum=limits.MAX_UNIX_TIME)]
     refused: Mapping[str, int]
     """Number of submissions that were not stored, by outcome."""
     repeated: int
@@ -96,7 +88,7 @@ class BatchManifest:
     """The shuffler's announcement of a delivery. The analyzer trusts the stated n_users."""
 
     task_digest: TaskDigest
-    batch_id: Annotated[BatchId, partial(parse_fixed, length=BATCH_ID_BYTES)]
+    batch_id: Annotated[BatchId, partial(limits.parse_fixed, length=BATCH_ID_BYTES)]
     n_users: UserCount
     n_reports: int
     n_discarded: UserCount = 0
@@ -111,10 +103,10 @@ class BatchPart:
     """A part of a delivered batch."""
 
     task_digest: TaskDigest
-    part: Annotated[int, partial(parse_count, maximum=MAX_PARTS - 1)]
+    part: Annotated[int, partial(limits.parse_count, maximum=MAX_PARTS - 1)]
     """Its number, from 0."""
     n_reports: int
-    content_hash: Annotated[bytes, partial(parse_fixed, length=CONTENT_HASH_BYTES)]
+    content_hash: Annotated[bytes, partial(limits.parse_fixed, length=CONTENT_HASH_BYTES)]
     """SHA-256 of its sealed reports."""
 
 

@@ -225,14 +225,12 @@ class BatchCommitment:
         )
         return replace(blank, signature=identity.sign_message(_LABEL, blank._message()))
 
-    def verify(self, identity: PublicIdentity, digest: TaskDigest, most_leaves: int) -> None:
-        """Raise ProofError for another task, depth or signer, or more than `most_leaves`."""
+    def verify(self, identity: PublicIdentity, digest: TaskDigest, most: int) -> None:
+        """Raise ProofError for another task, depth or signer, or more leaves than `most`."""
         if self.task_digest != digest:
             raise ProofError("the batch commitment belongs to another task")
-        if self.n_leaves > most_leaves:
-            raise ProofError(
-                f"the commitment has {self.n_leaves} leaves, not {most_leaves} at most"
-            )
+        if self.n_leaves > most:
+            raise ProofError(f"the commitment has {self.n_leaves} leaves, not {most} at most")
         if self.bits != bits_for(self.n_leaves):
             raise ProofError(
                 f"the batch commitment has {self.bits} bits; for {self.n_leaves} leaves it must "

@@ -10,16 +10,8 @@ from typing import Annotated, Final, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.common import limits
 from shuffledp.common.errors import WireError
-from shuffledp.common.limits import (
-    MAX_UNIX_TIME,
-    MAX_USERS,
-    parse_amount,
-    parse_count,
-    parse_positive,
-    parse_refused,
-    parse_texts,
-)
 from shuffledp.common.messages.batch import UserCount
 from shuffledp.common.messages.guarantee import NONE_WAIVED, Guarantee, Waived, delta_warnings
 from shuffledp.common.task.specs import MAX_ATTRIBUTES, MAX_DOMAIN_SIZE, MAX_SPELLED_BYTES
@@ -36,7 +28,7 @@ _MAX_REFINED: Final = 1 + 1e-6
 
 def parse_counts(_name: str, fields: Sequence[int]) -> NDArray[np.int64]:
     """Parse numbers of people or reports."""
-    parse_count("a count", max(fields, default=0), MAX_USERS)
+    limits.parse_count("a count", max(fields, default=0), limits.MAX_USERS)
     return np.array(fields, dtype=np.int64)
 
 
@@ -55,10 +47,10 @@ Numbers = NDArray[np.float64]
 Figures = Annotated[Numbers, partial(parse_figures, minimum=-MAX_FIGURE, maximum=MAX_FIGURE)]
 Errors = Annotated[Numbers, partial(parse_figures, minimum=0, maximum=MAX_FIGURE)]
 _Counts = Annotated[NDArray[np.int64], parse_counts]
-_Mse = Annotated[float, partial(parse_amount, maximum=MAX_FIGURE**2)]
-_Share = Annotated[float, partial(parse_amount, maximum=1)]
-_Error = Annotated[float, partial(parse_amount, maximum=MAX_FIGURE)]
-_Seconds = Annotated[float, partial(parse_amount, maximum=MAX_UNIX_TIME)]
+_Mse = Annotated[float, partial(limits.parse_amount, maximum=MAX_FIGURE**2)]
+_Share = Annotated[float, partial(limits.parse_amount, maximum=1)]
+_Error = Annotated[float, partial(limits.parse_amount, maximum=MAX_FIGURE)]
+_Seconds = Annotated[float, partial(limits.parse_amount, maximum=limits.MAX_UNIX_TIME)]
 Interval = tuple[Figures, Figures]
 
 
@@ -184,8 +176,7 @@ class Histogram:
     """Unbiased shares, one per item; may be negative. Their sum is 1, in results of earlier
     versions about 1."""
     standard_errors: Errors
-    """Standard errors of these shares. Confidence intervals are around them, never around the
-    refined ones."""
+    """Standard errors of these shares. Confidence intervals are around them, not the refined."""
     refined: Annotated[Numbers, partial(parse_figures, minimum=0, maximum=_MAX_REFINED)]
     """A distribution: at least 0, sum 1. Usually more accurate, but biased."""
     mse_theory: _Mse
@@ -222,8 +213,7 @@ class Means:
     means: Figures
     """Unbiased means, which may lie outside the range."""
     standard_errors: Errors
-    """Standard errors of `means`, from noise and random rounding. Confidence intervals are around
-    `means`."""
+    """Standard errors from noise and random rounding. Confidence intervals are around `means`."""
     shrunk: Figures
     """Means shrunk towards the middle of the range by the noise, and clipped to the range. Usually
     more accurate with many numbers and few people, but biased."""
@@ -278,7 +268,7 @@ class KeyValues:
         owners = () if self.owners is None else (self.owners.means,)
         lists = (self.means_with_fakes, self.errors_with_fakes, self.reports, *owners)
         _check_lengths("key-value estimates", *lists)
-        parse_positive("the number of keys", len(self.reports), MAX_DOMAIN_SIZE)
+        limits.parse_positive("the number of keys", len(self.reports), MAX_DOMAIN_SIZE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -305,7 +295,8 @@ class FoundValues:
     """The frequent values of an open dictionary; rare ones cannot be found."""
 
     values: Annotated[
-        tuple[bytes, ...], partial(parse_texts, noun="a found value", length=MAX_SPELLED_BYTES)
+        tuple[bytes, ...],
+        partial(limits.parse_texts, noun="a found value", length=MAX_SPELLED_BYTES),
     ]
     """Codes, most frequent first; of a task that spells texts, the texts in UTF-8."""
     shares: Figures
@@ -320,7 +311,7 @@ class FoundValues:
     least_share: _Share
     """Share below which nothing was found, at most 1: what the critical counts stand for. 0 if
     texts are spelled, which have no critical counts."""
-    expected_false: Annotated[float, partial(parse_amount, maximum=MAX_DOMAIN_SIZE)]
+    expected_false: Annotated[float, partial(limits.parse_amount, maximum=MAX_DOMAIN_SIZE)]
     """At most this many of the values found are held by nobody, in expectation."""
     overfull: bool = False
     """Whether a level left out prefixes because too many seemed frequent."""
@@ -335,13 +326,13 @@ class ShareTable:
 
     shares: Figures
     """Unbiased shares, flat, the last attribute fastest; may be negative. Their sum is 1."""
-    standard_error: Annotated[float, partial(parse_amount, maximum=MAX_FIGURE)]
+    standard_error: Annotated[float, partial(limits.parse_amount, maximum=MAX_FIGURE)]
     """Standard error of each of the shares."""
     table: IntervalTable = NORMAL
     """Intervals that are not `standard_error` of a normal distribution on either side."""
 
     def __post_init__(self) -> None:
-        parse_positive("the number of a table's cells", len(self.shares), MAX_DOMAIN_SIZE)
+        limits.parse_positive("the number of a table's cells", len(self.shares), MAX_DOMAIN_SIZE)
 
     def interval(self, confidence: float) -> Interval:
         """Return the ends of each share's confidence interval; not simultaneous."""
@@ -366,8 +357,8 @@ class ShareTables:
     """Mean over the cells of all tables of the squared standard errors."""
 
     def __post_init__(self) -> None:
-        parse_positive("the number of tables", len(self.tables), MAX_TABLES)
-        parse_positive("the number of attributes", len(self.attributes), MAX_ATTRIBUTES)
+        limits.parse_positive("the number of tables", len(self.tables), MAX_TABLES)
+        limits.parse_positive("the number of attributes", len(self.attributes), MAX_ATTRIBUTES)
 
 
 Estimate = Histogram | Means | KeyValues | BitTable | FoundValues | ShareTables
@@ -387,7 +378,7 @@ class Result:
     mechanism: str
     buckets: int
     """`buckets` of a mechanism for items, see MechanismSpec; 0 for any other."""
-    local_epsilon: Annotated[float, partial(parse_amount, maximum=math.inf)]
+    local_epsilon: Annotated[float, partial(limits.parse_amount, maximum=math.inf)]
     n_users: UserCount
     """Users in the batch by the shuffler's manifest, without sentinels."""
     n_reports: int
@@ -398,7 +389,7 @@ class Result:
     only permutes. Otherwise it is a rounded expectation; see `mixture_of` in analyzer/finalize.py
     for its assumptions."""
     refused: Annotated[
-        Mapping[RefusalCause, int], partial(parse_refused, causes=get_args(RefusalCause))
+        Mapping[RefusalCause, int], partial(limits.parse_refused, causes=get_args(RefusalCause))
     ]
     """Reports that were not counted, by cause; included in n_reports."""
     estimate: Estimate

@@ -10,18 +10,10 @@ import grpc
 
 from shuffledp.common.errors import ShuffleDpError
 from shuffledp.common.receiving.receiver import Receiver
-from shuffledp.common.runtime import logs
-from shuffledp.common.runtime.access import CALLER_NAMES
+from shuffledp.common.runtime import access, logs
 from shuffledp.common.task_digest import TaskDigest
-from shuffledp.common.wire.batches import (
-    REPORTS_WANTED,
-    chunk_from_wire,
-    commitment_to_wire,
-    delivery_from_wire,
-    part_from_wire,
-)
+from shuffledp.common.wire import batches, tasks
 from shuffledp.common.wire.fields import digest_from_wire
-from shuffledp.common.wire.tasks import signed_task_to_wire
 from shuffledp.protos.shuffledp.v1 import analyzer_pb2
 
 
@@ -36,13 +28,13 @@ class DeliveryServicer:
     ) -> analyzer_pb2.GetTaskResponse:
         """Return a published task."""
         signed = await self.staging.get_task(digest_from_wire(request.task_digest))
-        return analyzer_pb2.GetTaskResponse(task=signed_task_to_wire(signed))
+        return analyzer_pb2.GetTaskResponse(task=tasks.signed_task_to_wire(signed))
 
     async def BeginDelivery(
         self, request: analyzer_pb2.BeginDeliveryRequest, _context: object
     ) -> analyzer_pb2.BeginDeliveryResponse:
         """Begin to receive a permuted batch in parts, or continue."""
-        manifest, n_parts = delivery_from_wire(request)
+        manifest, n_parts = batches.delivery_from_wire(request)
         async with self._checked(manifest.task_digest):
             arrived, staged = await self.staging.begin(manifest, n_parts)
         return analyzer_pb2.BeginDeliveryResponse(arrived=arrived, staged=staged)
@@ -54,10 +46,10 @@ class DeliveryServicer:
     ) -> analyzer_pb2.DeliverPartResponse:
         """Receive a part; ask for its reports once its header is accepted."""
         first = await anext(request_iterator, analyzer_pb2.DeliverPartRequest())
-        part = part_from_wire(first)
-        chunks = (chunk_from_wire(message) async for message in request_iterator)
+        part = batches.part_from_wire(first)
+        chunks = (batches.chunk_from_wire(message) async for message in request_iterator)
         async with self._checked(part.task_digest):
-            ask_for_reports = partial(context.send_initial_metadata, REPORTS_WANTED)
+            ask_for_reports = partial(context.send_initial_metadata, batches.REPORTS_WANTED)
             await self.staging.receive(part, chunks, ask_for_reports)
         return analyzer_pb2.DeliverPartResponse()
 
@@ -67,14 +59,14 @@ class DeliveryServicer:
         """Commit to the whole batch, and start to use it."""
         digest = digest_from_wire(request.task_digest)
         async with self._checked(digest):
-            commitment = await self.staging.finish_delivery(digest)
-        return analyzer_pb2.FinishDeliveryResponse(commitment=commitment_to_wire(commitment))
+            signed = await self.staging.finish_delivery(digest)
+        return analyzer_pb2.FinishDeliveryResponse(commitment=batches.commitment_to_wire(signed))
 
     @asynccontextmanager
     async def _checked(self, digest: TaskDigest) -> AsyncGenerator[None]:
         """Check that the caller may deliver a task's batch, and log what is refused."""
         try:
-            await self.staging.check_sender(digest, CALLER_NAMES.get())
+            await self.staging.check_sender(digest, access.CALLER_NAMES.get())
             yield
         except ShuffleDpError as error:
             fields: dict[logs.Field, str] = {"error": type(error).__name__}

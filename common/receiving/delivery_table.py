@@ -97,10 +97,8 @@ def find_delivery(connection: sqlite3.Connection, digest: TaskDigest) -> Deliver
         n_parts=n_parts,
         staged=bool(is_staged),
         arrived={
-            part: BatchPart(
-                task_digest=digest, part=part, n_reports=of_part, content_hash=content_hash
-            )
-            for part, of_part, content_hash in parts
+            part: BatchPart(task_digest=digest, part=part, n_reports=of_part, content_hash=content)
+            for part, of_part, content in parts
         },
     )
 
@@ -131,13 +129,11 @@ def begin_delivery(
     if other is not None:
         raise ConflictError("a batch with this batch_id was delivered for another task")
     known = find_delivery(connection, manifest.task_digest)
-    if known is not None and known.staged and known.manifest != manifest:
-        raise ConflictError("another batch was delivered for this task: one task, one release")
-    if known is not None and (
-        known.staged or (known.manifest, known.n_parts) == (manifest, n_parts)
-    ):
-        return known
     if known is not None:
+        if known.staged and known.manifest != manifest:
+            raise ConflictError("another batch was delivered for this task: one task, one release")
+        if known.staged or (known.manifest, known.n_parts) == (manifest, n_parts):
+            return known
         check_kept(connection, manifest.task_digest)
         if not replaceable:
             raise DeliveryUnderWayError("another batch of this task is being delivered")
@@ -183,10 +179,8 @@ def fix_salt(connection: sqlite3.Connection, batch_id: BatchId, drawn: bytes) ->
     connection.execute(
         "UPDATE batches SET salt = ? WHERE batch_id = ? AND salt IS NULL", (drawn, batch_id)
     )
-    [salt] = connection.execute(
-        "SELECT salt FROM batches WHERE batch_id = ?", (batch_id,)
-    ).fetchone()
-    return bytes(salt)
+    row = connection.execute("SELECT salt FROM batches WHERE batch_id = ?", (batch_id,)).fetchone()
+    return bytes(row[0])
 
 
 def finish_delivery(

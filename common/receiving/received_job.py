@@ -20,17 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.common.errors import DamagedStorageError, UnusableBatchError
+from shuffledp.common.messages import inclusion_proof
 from shuffledp.common.messages.batch import CONTENT_HASH_BYTES
-from shuffledp.common.messages.inclusion_proof import (
-    HASH_BYTES,
-    Tree,
-    bucket_hashes,
-    distinct_rows,
-    leaves_of,
-    range_count,
-    salted_leaves,
-    split_ranges,
-)
 from shuffledp.common.receiving.delivery_table import Delivery
 from shuffledp.common.runtime.blocks import StagedBlocks
 from shuffledp.common.runtime.parts.executor import Job
@@ -81,7 +72,8 @@ class TreeJob(Job):
 
     def leaves(self, sealed: bytes) -> Rows:
         """Return the salted leaves of sealed reports. Cost: 2 µs per report."""
-        return salted_leaves(leaves_of(sealed, self.report_bytes), self.salt)
+        leaves = inclusion_proof.leaves_of(sealed, self.report_bytes)
+        return inclusion_proof.salted_leaves(leaves, self.salt)
 
     def split_rows(self, rows: Rows, folder: str, part: int) -> int:
         """
@@ -90,8 +82,8 @@ class TreeJob(Job):
         They are dropped here already: all copies of a report fall into one range, which would not
         fit into memory if somebody sent too many.
         """
-        blocks, distinct = self.sealed_blocks(), distinct_rows(rows)
-        for number, of_range in enumerate(split_ranges(distinct, self.n_ranges)):
+        blocks, distinct = self.sealed_blocks(), inclusion_proof.distinct_rows(rows)
+        for number, of_range in enumerate(inclusion_proof.split_ranges(distinct, self.n_ranges)):
             blocks.put(f"{folder}/{part}.{number}", of_range.tobytes())
         return len(rows) - len(distinct)
 
@@ -103,7 +95,8 @@ class TreeJob(Job):
 
     def hashes_of(self, leaves: Rows) -> tuple[bytes, NDArray[np.int64]]:
         """Hash the buckets of a subtree; see `bucket_hashes`."""
-        return bucket_hashes(leaves[:, :HASH_BYTES], (1 << self.bits) // self.n_subtrees, self.bits)
+        leaves, buckets = leaves[:, : inclusion_proof.HASH_BYTES], 1 << self.bits
+        return inclusion_proof.bucket_hashes(leaves, buckets // self.n_subtrees, self.bits)
 
 
 def rows_from(contents: list[bytes], length: int) -> Rows:
@@ -135,7 +128,7 @@ class ReceivedJob(TreeJob):
     ) -> Self:
         """Divide a batch, all of whose parts have arrived, into ranges and slices."""
         manifest, arrived = delivery.manifest, delivery.arrived
-        n_ranges = range_count(manifest.n_reports)
+        n_ranges = inclusion_proof.range_count(manifest.n_reports)
         n_slices = manifest.n_reports / _SLICE_REPORTS
         slices_per_range = int(max(min(n_slices, _FEW_SLICES), n_slices / 4) / n_ranges)
         return cls(
@@ -171,7 +164,7 @@ class ReceivedJob(TreeJob):
     def merge(self, number: int) -> tuple[int, int]:
         """Drop the repeats of one range; return its numbers of distinct and of repeated reports."""
         blocks, rows = self.sealed_blocks(), self.rows_of(SPLIT, number, self._row_bytes)
-        distinct = distinct_rows(rows)
+        distinct = inclusion_proof.distinct_rows(rows)
         for slice_number, of_slice in zip(
             self._slices_of(number), np.array_split(distinct, self.slices_per_range), strict=True
         ):
@@ -183,7 +176,7 @@ class ReceivedJob(TreeJob):
         numbers = self.ranges_of(subtree)
         rows = self.distinct(*(one for number in numbers for one in self._slices_of(number)))
         hashes, _ = self.hashes_of(rows)
-        return Tree(len(rows), hashes).root
+        return inclusion_proof.Tree(len(rows), hashes).root
 
     def distinct(self, *slices: int) -> Rows:
         """Return the distinct reports of these slices, each behind its salted leaf."""
@@ -213,7 +206,7 @@ class ReceivedJob(TreeJob):
 
     @property
     def _row_bytes(self) -> int:
-        return HASH_BYTES + self.report_bytes
+        return inclusion_proof.HASH_BYTES + self.report_bytes
 
     def _slices_of(self, number: int) -> range:
         """Return the numbers of a range's slices."""

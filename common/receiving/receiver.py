@@ -30,17 +30,15 @@ from shuffledp.common.errors import (
 from shuffledp.common.messages.batch import MAX_PART_BYTES, BatchId, BatchManifest, BatchPart
 from shuffledp.common.messages.inclusion_proof import SALT_BYTES, BatchCommitment, Tree, bits_for
 from shuffledp.common.receiving import delivery_table
-from shuffledp.common.receiving.delivery_table import Delivery, KeptCheck
 from shuffledp.common.receiving.received_job import ARRIVED, SPLIT, ReceivedJob
-from shuffledp.common.runtime import logs
+from shuffledp.common.runtime import clock, logs
 from shuffledp.common.runtime.blocks import StagedBlocks
-from shuffledp.common.runtime.clock import cancel_all
 from shuffledp.common.runtime.database import Database
 from shuffledp.common.runtime.parts.executor import Executor
 from shuffledp.common.runtime.shared_calls import SharedCalls
-from shuffledp.common.task.chain import MAX_SHUFFLERS
 from shuffledp.common.task.shuffling import Shuffling
 from shuffledp.common.task.task import Task, cached_task
+from shuffledp.common.task.task_parts import MAX_SHUFFLERS
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.common.wire.batches import commitment_from_bytes, commitment_to_wire
 
@@ -58,7 +56,7 @@ class Receiver(ABC, Generic[J]):
     hop: ClassVar[int] = MAX_SHUFFLERS
     """The party's place among a task's shufflers; the analyzer stands beyond them."""
     job: type[J]
-    check_kept: KeptCheck
+    check_kept: delivery_table.KeptCheck
     kept: Callable[[sqlite3.Connection], Collection[BatchId]]
     """Returns the batches whose blocks are kept: those that are neither used nor dropped."""
     on_staged: Callable[[BatchManifest], None] = lambda _: None
@@ -219,7 +217,7 @@ class Receiver(ABC, Generic[J]):
         fields = logs.batch_fields(digest, manifest.batch_id)
         logs.event("batch staged", {**fields, "n_users": manifest.n_users})
 
-    async def _commit(self, delivery: Delivery) -> BatchCommitment:
+    async def _commit(self, delivery: delivery_table.Delivery) -> BatchCommitment:
         """Sign the root over all reports that arrived."""
         manifest = delivery.manifest
         job = await self._job(delivery)
@@ -277,7 +275,7 @@ class Receiver(ABC, Generic[J]):
                 "a worker cannot read a part that its coordinator can: check the worker's blocks"
             ) from error
 
-    async def _job(self, delivery: Delivery) -> J:
+    async def _job(self, delivery: delivery_table.Delivery) -> J:
         """Return a batch's job, with a salt that is drawn once, when all reports have arrived."""
         # Drawn last: a sender that knew the salt could send reports whose salted hashes all fall
         # into one bucket of the inclusion proofs.
@@ -312,7 +310,7 @@ class Receiver(ABC, Generic[J]):
 
     async def stop(self) -> None:
         """Stop; the sender continues unfinished deliveries."""
-        await cancel_all(self._finishing.values())
+        await clock.cancel_all(self._finishing.values())
 
     async def _task(self, digest: TaskDigest) -> Task:
         """Return a task; raise DamagedStorageError, after which senders retry, if it is damaged."""
@@ -324,7 +322,7 @@ class Receiver(ABC, Generic[J]):
                 f"the receiver cannot read its own storage: {error}"
             ) from error
 
-    async def _begun(self, digest: TaskDigest) -> Delivery:
+    async def _begun(self, digest: TaskDigest) -> delivery_table.Delivery:
         delivery = await self.store.run(delivery_table.find_delivery, digest)
         if delivery is None or not (delivery.staged or delivery.n_parts):
             await self.get_task(digest)
@@ -372,7 +370,7 @@ async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def _is_wanted(part: BatchPart, delivery: Delivery, size: int) -> bool:
+def _is_wanted(part: BatchPart, delivery: delivery_table.Delivery, size: int) -> bool:
     """Return whether a part's reports are needed; raise an error if the part cannot belong."""
     known = delivery.arrived.get(part.part)
     if known is not None:
@@ -385,11 +383,9 @@ def _is_wanted(part: BatchPart, delivery: Delivery, size: int) -> bool:
         raise WireError(
             f"a part has {part.n_reports * size} bytes; it may have at most {MAX_PART_BYTES}"
         )
-    n_arrived = part.n_reports + sum(other.n_reports for other in delivery.arrived.values())
-    if n_arrived > delivery.manifest.n_reports:
-        raise WireError(
-            f"{n_arrived} reports arrived; {delivery.manifest.n_reports} were announced"
-        )
+    total = part.n_reports + sum(other.n_reports for other in delivery.arrived.values())
+    if total > delivery.manifest.n_reports:
+        raise WireError(f"{total} reports arrived; {delivery.manifest.n_reports} were announced")
     return True
 
 

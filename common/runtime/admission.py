@@ -11,21 +11,9 @@ from typing import Any, Final, Self, TypeVar
 
 from google.protobuf.message import DecodeError
 
-from shuffledp.common.errors import (
-    DeadlineError,
-    OverloadError,
-    ShareError,
-    ShuffleDpError,
-    WireError,
-)
-from shuffledp.common.runtime import logs
-from shuffledp.common.runtime.access import (
-    LONG_MESSAGE,
-    Call,
-    CallKind,
-    OperatorToken,
-    check_caller,
-)
+from shuffledp.common import errors
+from shuffledp.common.runtime import access, logs
+from shuffledp.common.runtime.access import Call, CallKind, OperatorToken
 from shuffledp.common.runtime.concurrency import ConcurrencyLimit, Queue
 from shuffledp.common.runtime.peer import Networks, Peer
 
@@ -49,7 +37,7 @@ class Deadline:
         self._timeout = asyncio.timeout(seconds)
         self._seconds = seconds
         self._what = what
-        self._refusal: ShuffleDpError | None = None
+        self._refusal: errors.ShuffleDpError | None = None
 
     async def __aenter__(self) -> Self:
         await self._timeout.__aenter__()
@@ -69,7 +57,7 @@ class Deadline:
         self._timeout.reschedule(end)
         self._what, self._seconds = whole
 
-    def refuse(self, error: ShuffleDpError) -> None:
+    def refuse(self, error: errors.ShuffleDpError) -> None:
         """End the block with an error, while it waits for a slot or a request."""
         self._refusal = error
         if not self._timeout.expired():
@@ -79,7 +67,7 @@ class Deadline:
         try:
             await self._timeout.__aexit__(*raised)
         except TimeoutError as error:
-            late = DeadlineError(f"{self._what} within {self._seconds:g} seconds")
+            late = errors.DeadlineError(f"{self._what} within {self._seconds:g} seconds")
             raise self._refusal or late from error
 
 
@@ -89,11 +77,7 @@ class AdmittedCall:
     __slots__ = ("_has_slot", "_kind", "_limit", "_queue", "deadline", "source")
 
     def __init__(
-        self,
-        limit: ConcurrencyLimit,
-        queue: Queue | None,
-        kind: CallKind,
-        source: Peer,
+        self, limit: ConcurrencyLimit, queue: Queue | None, kind: CallKind, source: Peer
     ) -> None:
         """Admit a call; raise OverloadError, or ShareError beyond its share or if it is minor."""
         self.source = source
@@ -144,7 +128,7 @@ class AdmittedCall:
         request = parse(raw)
         del raw
         sent = serialize(await answer(request))
-        if len(sent) <= LONG_MESSAGE:
+        if len(sent) <= access.LONG_MESSAGE:
             self.free_slot()
         return sent
 
@@ -152,7 +136,7 @@ class AdmittedCall:
         """Keep the place, and a slot if request or answer may be long: the request has arrived."""
         self._limit.arrived(self)
         if self._has_slot and self._queue is not None:
-            if request_bytes > LONG_MESSAGE or self._kind.long_answers:
+            if request_bytes > access.LONG_MESSAGE or self._kind.long_answers:
                 self._queue.arrived(self)
             else:
                 self.free_slot()
@@ -160,7 +144,7 @@ class AdmittedCall:
     def displace(self) -> None:
         """Refuse the call, whose request has not arrived, for one with a smaller share."""
         reason = "no request came while others needed the place; retry later"
-        self.deadline.refuse(ShareError(reason))
+        self.deadline.refuse(errors.ShareError(reason))
 
     def free_slot(self) -> None:
         """Free the read slot if the call holds one."""
@@ -203,7 +187,7 @@ class Admission:
 
     def check_caller(self, call: Call, names: frozenset[str] | None, shown: str | None) -> None:
         """Check a caller's certificate and token as `access.check_caller` does."""
-        check_caller(call.caller, names, shown, self._token)
+        access.check_caller(call.caller, names, shown, self._token)
 
     def admit(self, call: Call, peer: Peer) -> AdmittedCall:
         """Admit a call, or raise the errors of `AdmittedCall`."""
@@ -213,8 +197,8 @@ class Admission:
     def refusal(self, error: Exception) -> tuple[str, str, bool]:
         """Report an error; return its status, a message without details, and if it is foreseen."""
         self._on_error(error)
-        if isinstance(error, ShuffleDpError):
-            return error.status, str(error), not isinstance(error, OverloadError)
+        if isinstance(error, errors.ShuffleDpError):
+            return error.status, str(error), not isinstance(error, errors.OverloadError)
         logs.event("internal error", logs.error_fields(error), level="ERROR")
         return "INTERNAL", "internal error", False
 
@@ -224,4 +208,4 @@ def read_message(parse: Callable[[bytes], M], raw: bytes) -> M:
     try:
         return parse(raw)
     except DecodeError as error:
-        raise WireError("the request is not a message of this call") from error
+        raise errors.WireError("the request is not a message of this call") from error

@@ -1,6 +1,6 @@
 """Admission of calls at a gRPC server; see `admission.py`."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
@@ -8,15 +8,7 @@ from urllib.parse import unquote
 import grpc
 
 from shuffledp.common.errors import CallerError, WireError
-from shuffledp.common.runtime.access import (
-    CALLER_NAMES,
-    CALLS,
-    LONG_MESSAGE,
-    OPEN,
-    Call,
-    CallKind,
-    bearer_token,
-)
+from shuffledp.common.runtime import access, peer, tls
 from shuffledp.common.runtime.admission import (
     FORESEEN,
     NOT_ARRIVED,
@@ -25,8 +17,6 @@ from shuffledp.common.runtime.admission import (
     Deadline,
     read_message,
 )
-from shuffledp.common.runtime.peer import Networks, Peer
-from shuffledp.common.runtime.tls import VerifiedCallers
 
 M = TypeVar("M")
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
@@ -42,7 +32,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
     A ShuffleDpError is answered with its status, any other error with INTERNAL and no details.
     """
 
-    def __init__(self, admission: Admission, callers: VerifiedCallers | None = None) -> None:
+    def __init__(self, admission: Admission, callers: tls.VerifiedCallers | None = None) -> None:
         """Admit calls to one server; `callers` is None where callers have no certificates."""
         self._admission = admission
         self._callers = callers
@@ -62,14 +52,14 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
             handler = await continuation(handler_call_details)
             if handler is None:
                 return None
-            self._handlers[method] = self._wrapped(handler, CALLS.get(method))
+            self._handlers[method] = self._wrapped(handler, access.CALLS.get(method))
         return self._handlers[method]
 
-    def _wrapped(self, handler: Any, call: Call | None) -> Any:  # noqa: ANN401
+    def _wrapped(self, handler: Any, call: access.Call | None) -> Any:  # noqa: ANN401
         if not handler.response_streaming:
             behaviour = _refused if call is None else self._admitted(handler, call)
             return grpc.stream_unary_rpc_method_handler(self._guarded(behaviour))
-        if call is None or call.kind is not CallKind.REFLECTION:
+        if call is None or call.kind is not access.CallKind.REFLECTION:
             return None
         conversing = self._guarded(self._conversing(handler, call))
         return grpc.stream_stream_rpc_method_handler(conversing)
@@ -89,16 +79,14 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
         return call
 
-    def _refusal(
-        self, error: Exception
-    ) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]:
+    def _refusal(self, error: Exception) -> tuple[grpc.StatusCode, str, Sequence[tuple[str, str]]]:
         """Report an error, and return the status, message and metadata that answer it."""
         status, message, is_foreseen = self._admission.refusal(error)
         return grpc.StatusCode[status], message, SERVICE_ERROR if is_foreseen else ()
 
-    def _admitted(self, handler: Any, call: Call) -> Any:  # noqa: ANN401
+    def _admitted(self, handler: Any, call: access.Call) -> Any:  # noqa: ANN401
         parse, serialize = handler.request_deserializer, handler.response_serializer
-        ours = call.kind is not CallKind.HEALTH  # gRPC's own servicer needs gRPC's context
+        ours = call.kind is not access.CallKind.HEALTH  # gRPC's own servicer needs gRPC's context
 
         async def behaviour(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401
             held = self._admit(call, context)
@@ -114,7 +102,8 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
                             serialize,
                         )
                     held.arrived()
-                    answer = await handler.stream_unary(_messages(parse, requests), context)
+                    messages = (read_message(parse, raw) async for raw in requests)
+                    answer = await handler.stream_unary(messages, context)
                     sent: bytes = serialize(answer)
                     return sent
             except BaseException:
@@ -123,19 +112,19 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
         return behaviour
 
-    def _admit(self, call: Call, context: Any) -> AdmittedCall:  # noqa: ANN401
+    def _admit(self, call: access.Call, context: Any) -> AdmittedCall:  # noqa: ANN401
         """Check the caller and the limits, and return the admitted call."""
-        if call.caller not in OPEN:
+        if call.caller not in access.OPEN:
             names = None
             if self._callers is not None:
                 certificate = b"".join(context.auth_context().get("x509_pem_cert", ()))
                 names = self._callers.verified(certificate)
             metadata = context.invocation_metadata()
-            self._admission.check_caller(call, names, bearer_token(metadata))
-            CALLER_NAMES.set(names)  # in the context of this call's own asyncio task
+            self._admission.check_caller(call, names, access.bearer_token(metadata))
+            access.CALLER_NAMES.set(names)  # in the context of this call's own asyncio task
         return self._admission.admit(call, peer_of(context.peer(), self._admission.relays))
 
-    def _conversing(self, handler: Any, call: Call) -> Any:  # noqa: ANN401
+    def _conversing(self, handler: Any, call: access.Call) -> Any:  # noqa: ANN401
         """Serve a bidirectional stream: read each request after the previous answer is sent."""
         parse, serialize = handler.request_deserializer, handler.response_serializer
         limits = call.kind.value
@@ -146,10 +135,10 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
                     raw = await anext(requests, None)
                 if raw is None:
                     return
-                if len(raw) > LONG_MESSAGE:
+                if len(raw) > access.LONG_MESSAGE:
                     raise WireError(
                         f"the request has {len(raw)} bytes; the limit of this call is "
-                        f"{LONG_MESSAGE}"
+                        f"{access.LONG_MESSAGE}"
                     )
                 yield read_message(parse, raw)
 
@@ -169,10 +158,10 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         return behaviour
 
 
-def peer_of(name: str, relays: Networks = ()) -> Peer:
+def peer_of(name: str, relays: peer.Networks = ()) -> peer.Peer:
     """Return the peer with gRPC's name for it, such as ipv4:192.0.2.1:5000 or unix:."""
     host = unquote(name.partition(":")[2].rpartition(":")[0]).strip("[]")
-    return Peer() if name.startswith("unix:") else Peer.at(host, name, relays)
+    return peer.Peer() if name.startswith("unix:") else peer.Peer.at(host, name, relays)
 
 
 async def _refused(_requests: object, _context: object) -> None:
@@ -187,10 +176,3 @@ async def _only(requests: AsyncIterator[bytes]) -> bytes:
     if await anext(requests, None) is not None:
         raise WireError("the call holds several requests; it must hold 1")
     return raw
-
-
-async def _messages(
-    parse: Callable[[bytes], M], requests: AsyncIterator[bytes]
-) -> AsyncIterator[M]:
-    async for raw in requests:
-        yield read_message(parse, raw)

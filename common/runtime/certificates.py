@@ -16,15 +16,9 @@ from typing import Final, Self
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from shuffledp.common.errors import SettingsError
@@ -114,11 +108,8 @@ class Certificate:
     @property
     def is_authority(self) -> bool:
         """Whether the certificate may issue others."""
-        try:
-            found = self.parsed.extensions.get_extension_for_class(x509.BasicConstraints)
-        except x509.ExtensionNotFound:
-            return False
-        return found.value.ca
+        found = (each.value for each in self.parsed.extensions)
+        return any(isinstance(each, x509.BasicConstraints) and each.ca for each in found)
 
     @property
     def fingerprint(self) -> str:
@@ -154,10 +145,10 @@ class Certificate:
     def matches_key(self, key: bytes) -> bool:
         """Return whether a private key in PEM belongs to this certificate."""
         try:
-            private = load_pem_private_key(key, None)
+            private = serialization.load_pem_private_key(key, None)
         except _KEY_ERRORS:
             return False
-        form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        form = (Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
         own = self.parsed.public_key().public_bytes(*form)
         return private.public_key().public_bytes(*form) == own
 
@@ -196,7 +187,7 @@ class Authority:
         certificate = Certificate.read(folder / f"{stem}.pem")
         raw, key = read_file(folder / f"{stem}.key"), None
         with suppress(*_KEY_ERRORS):
-            key = load_pem_private_key(raw, None)
+            key = serialization.load_pem_private_key(raw, None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise SettingsError(f"{stem}.key does not hold a key that this program created")
         return cls(certificate, key)

@@ -142,11 +142,7 @@ class Database:
 
     async def fetch(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Run one statement as `run` does, and return its rows."""
-
-        def fetch(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
-            return connection.execute(statement, values).fetchall()
-
-        return await self.run(fetch)
+        return await self.run(lambda connection: connection.execute(statement, values).fetchall())
 
     async def empty_log(self) -> None:
         """

@@ -22,7 +22,6 @@ from shuffledp.common.limits import MAX_ENVELOPE_BYTES
 from shuffledp.common.runtime.access import AGE_SECONDS, CALLS, Call, Caller
 from shuffledp.common.runtime.admission import FORESEEN, NOT_ARRIVED, Admission, read_message
 from shuffledp.common.runtime.http_server import HttpServer, ServerCertificate
-from shuffledp.common.runtime.http_settings import HttpSettings
 from shuffledp.common.runtime.peer import (
     Peer,
     forwarded_address,
@@ -32,6 +31,7 @@ from shuffledp.common.runtime.peer import (
     shared_address,
 )
 from shuffledp.common.runtime.service import AddServices, IsServing
+from shuffledp.common.runtime.settings import HttpSettings
 from shuffledp.common.runtime.tls import TlsFiles
 
 MAX_BODY_BYTES: Final = 2 * MAX_ENVELOPE_BYTES

@@ -18,10 +18,8 @@ from shuffledp.common.crypto.key_ring import KeyRing, KeyState, Schedule
 from shuffledp.common.crypto.signing import SigningIdentity
 from shuffledp.common.errors import SettingsError, WireError
 from shuffledp.common.limits import MAX_UNIX_TIME
-from shuffledp.common.runtime import logs
-from shuffledp.common.runtime.clock import ComparedClock, repeat
-from shuffledp.common.runtime.confirmed_clock import TOLERANCE
-from shuffledp.common.runtime.database import storage_failures
+from shuffledp.common.runtime import database, logs
+from shuffledp.common.runtime.clock import TOLERANCE, ComparedClock, repeat
 from shuffledp.common.runtime.state_directory import StateDirectory
 
 RING_FILE: Final = "keys.json"
@@ -104,7 +102,7 @@ class KeyStore:
     def _read(self) -> KeyRing:
         path = self._state.path / RING_FILE
         try:
-            with storage_failures():
+            with database.storage_failures():
                 content = path.read_bytes() if path.exists() else None
             had_keys = any(map(self._state.names, _LATER)) and not self._state.names(_KEY_FILES)
             lost = content is None and (had_keys or path.is_symlink())

@@ -29,8 +29,7 @@ from shuffledp.common.crypto.key_ring import KeyRing, KeyState
 from shuffledp.common.errors import OverloadError, SettingsError, ShareError, StorageError
 from shuffledp.common.runtime.certificates import Certificate
 from shuffledp.common.runtime.clock import Clock
-from shuffledp.common.runtime.tls import TlsFiles
-from shuffledp.common.runtime.trust import Trust
+from shuffledp.common.runtime.tls import TlsFiles, Trust
 from shuffledp.common.version import VERSION
 
 Party = Literal["analyzer", "shuffler", "issuer", "user_agent", "witness"]
@@ -195,9 +194,8 @@ class MetricsServer:
         """Listen on host:port, or raise SettingsError; `address` has the chosen port for port 0."""
         host, _, port = listen.rpartition(":")
         try:
-            self._server, self._thread = start_wsgi_server(
-                int(port), host.strip("[]"), metrics.registry
-            )
+            place = int(port), host.strip("[]")
+            self._server, self._thread = start_wsgi_server(*place, metrics.registry)
         except OSError as error:
             raise SettingsError(
                 f"cannot serve metrics on {listen}: the address is in use, or not this machine's"

@@ -16,8 +16,7 @@ from shuffledp.common import errors
 from shuffledp.common.runtime.access import CallKind, Connections, is_local
 from shuffledp.common.runtime.admission_interceptor import SERVICE_ERROR, AdmissionInterceptor
 from shuffledp.common.runtime.clock import cancel_all
-from shuffledp.common.runtime.tls import Renewal, Tls, TlsIdentity, server_credentials
-from shuffledp.common.runtime.trust import Trust
+from shuffledp.common.runtime.tls import Renewal, Tls, TlsIdentity, Trust, server_credentials
 from shuffledp.common.wire.fields import MAX_MESSAGE_BYTES, MAX_RESULT_BYTES
 
 T = TypeVar("T")

@@ -22,25 +22,20 @@ from grpc_reflection.v1alpha import reflection
 
 from shuffledp.common.crypto.secret import forbid_core_dumps
 from shuffledp.common.errors import ShuffleDpError
-from shuffledp.common.runtime import logs
-from shuffledp.common.runtime.access import OperatorToken, asks_for_certificates, connections_of
+from shuffledp.common.runtime import access, logs, peer, rpc
 from shuffledp.common.runtime.admission import Admission
 from shuffledp.common.runtime.admission_interceptor import AdmissionInterceptor
-from shuffledp.common.runtime.clock import ComparedClock, SystemClock, cancel_all  # noqa: TID251  # an argument
-from shuffledp.common.runtime.confirmed_clock import LONGEST_STOP, ConfirmedClock
-from shuffledp.common.runtime.http_settings import HttpSettings
-from shuffledp.common.runtime.metrics import MetricRow, MetricsServer, Party, ProcessMetrics
-from shuffledp.common.runtime.peer import networks
-from shuffledp.common.runtime.rpc import bind, make_server
-from shuffledp.common.runtime.settings import KeyHolderSettings, ServiceSettings, load
-from shuffledp.common.runtime.state_directory import StateDirectory
-from shuffledp.common.runtime.tls import (
-    Tls,
-    TlsFiles,
-    VerifiedCallers,
-    identity_for,
-    internal_identity,
+from shuffledp.common.runtime.clock import (
+    LONGEST_STOP,
+    ComparedClock,
+    ConfirmedClock,
+    SystemClock,  # noqa: TID251  # an argument
+    cancel_all,
 )
+from shuffledp.common.runtime.metrics import MetricRow, MetricsServer, Party, ProcessMetrics
+from shuffledp.common.runtime.settings import HttpSettings, KeyHolderSettings, ServiceSettings, load
+from shuffledp.common.runtime.state_directory import StateDirectory
+from shuffledp.common.runtime.tls import Tls, TlsFiles, VerifiedCallers, identity_for, internal_tls
 
 
 class Closable(Protocol):
@@ -144,7 +139,7 @@ class Service:
         self,
         name: str,
         *services: AddServices,
-        operator_token: OperatorToken | None = None,
+        operator_token: access.OperatorToken | None = None,
         http: ServeHttp | None = None,
     ) -> None:
         """
@@ -163,13 +158,12 @@ class Service:
         admission = Admission(
             token=operator_token,
             on_error=self.metrics.note_failure,
-            relays=networks(settings.relays if settings else ()),
+            relays=peer.networks(settings.relays if settings else ()),
         )
         begun = len(self.closing)
         if http and settings and settings.http_listen:
-            server = http(
-                settings, self._http_files(settings), services, admission, self.is_serving
-            )
+            files = self._http_files(settings)
+            server = http(settings, files, services, admission, self.is_serving)
             self.closing.append(server.stop)
             StateDirectory.open(settings.state_directory).publish("http_address", server.address)
             logs.event("serving over HTTP", {"party": name, "address": server.address})
@@ -196,7 +190,7 @@ class Service:
         settings = self.settings
         if not isinstance(settings, KeyHolderSettings) or settings.internal_tls_directory is None:
             return
-        tls = internal_identity(settings.internal_tls_directory, "coordinator", self.clock)
+        tls = internal_tls(settings.internal_tls_directory, "coordinator", self.clock)
         self.metrics.watch_certificates(tls.files, "internal ")
         address = str(settings.coordinator_listen)
         admission = Admission(on_error=self.metrics.note_failure)
@@ -213,12 +207,10 @@ class Service:
         internal: bool = False,
     ) -> str:
         """Bind, serve, publish the address, report healthy, and return the address."""
-        ask = tls is not None and asks_for_certificates(name)
-        certified = tls if ask and not listen.startswith("unix:") else None
-        interceptor = AdmissionInterceptor(
-            admission, VerifiedCallers(certified) if certified else None
-        )
-        server = make_server(interceptor, connections_of(name))
+        ask = tls is not None and access.asks_for_certificates(name)
+        callers = VerifiedCallers(tls) if tls and ask and not listen.startswith("unix:") else None
+        interceptor = AdmissionInterceptor(admission, callers)
+        server = rpc.make_server(interceptor, access.connections_of(name))
         for add in services:
             add(server)
         checks = health.HealthServicer() if internal else self.checks
@@ -226,7 +218,7 @@ class Service:
         reflect = isinstance(self.settings, KeyHolderSettings) and self.settings.reflection
         if reflect and not internal:
             reflection.enable_server_reflection((name, HEALTH, reflection.SERVICE_NAME), server)
-        address = bind(server, listen, tls, ask_for_certificates=ask)
+        address = rpc.bind(server, listen, tls, ask_for_certificates=ask)
         await server.start()
         self.closing.append(partial(_stop, server, checks))
         for service in ("", name):

@@ -1,8 +1,4 @@
-"""
-Concurrent calls that share work.
-
-Those who want the same share one call; those who write share a commit.
-"""
+"""Concurrent calls that share work: one call for those who want the same, or one commit."""
 
 import asyncio
 import math

@@ -12,10 +12,10 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final, Self
+from typing import Final, Self
 
 from shuffledp.common.crypto.batch_key import KEY_BYTES, SealingKey
 from shuffledp.common.errors import DamagedStorageError, SettingsError
@@ -116,23 +116,17 @@ class StateDirectory:
         Two processes on one directory would each charge a ledger that the other does not see. The
         lock ends with the block or the process; spawned workers do not inherit it.
         """
-        with self._locked_file():
+        with ExitStack() as stack:
+            with storage_failures():
+                file = stack.enter_context((self.path / "lock").open("ab"))
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise SettingsError(
+                        "the state directory is in use by another process: stop it, or give each "
+                        "service its own state_directory"
+                    ) from None
             yield
-
-    @storage_failures()
-    def _locked_file(self) -> BinaryIO:
-        file = (self.path / "lock").open("ab")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.close()
-            if not isinstance(error, BlockingIOError):
-                raise
-            raise SettingsError(
-                "the state directory is in use by another process: stop it, or give each service "
-                "its own state_directory"
-            ) from None
-        return file
 
     def restore_confirmed(self) -> bool:
         """Return whether an operator has confirmed that missing files are lost."""

@@ -1,31 +1,126 @@
-"""TLS between processes: create, check and reload a process's certificate."""
+"""
+TLS between processes: a process's certificate, and its trust in others'.
+
+Files are checked, created in a development directory if missing, and reloaded when replaced.
+"""
 
 import fcntl
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 import grpc
 
-from shuffledp.common.errors import SettingsError
-from shuffledp.common.runtime import logs
-from shuffledp.common.runtime.certificates import (
-    AUTHORITY,
-    DEVELOPMENT_DAYS,
-    INTERNAL_ROLES,
-    RELAY,
-    WARN_DAYS,
-    Authority,
-    Certificate,
-)
+from shuffledp.common.errors import CallerError, SettingsError
+from shuffledp.common.runtime import certificates, logs
+from shuffledp.common.runtime.certificates import WARN_DAYS, Authority, Certificate
 from shuffledp.common.runtime.clock import Clock
-from shuffledp.common.runtime.trust import Trust
 from shuffledp.common.runtime.validation import file_version, read_file
 
 if TYPE_CHECKING:  # clients need no settings
     from shuffledp.common.runtime.settings import ServiceSettings
 
 _DEVELOPMENT_NAME: Final = "shuffledp development authority"
+_PART: Final = re.compile(
+    rb"(?ms)^(party|revoked):(.*?)$|-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----"
+)
+_MISTAKE: Final = re.compile(rb"(?i)(?:^|\n)\W*(?:party|revoked)\b|-----BEGIN")
+"""What other text must not have: a label in another form, or a PEM of another kind."""
+_FORMS: Final = (
+    "has a line other than `party: PARTY` before a certificate, or `revoked: SHA-256` with 64 "
+    "hexadecimal digits"
+)
+_FINGERPRINT: Final = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """
+    The content of a file of trusted authorities.
+
+    The file is one certificate, of an authority that may certify every party; or one for each
+    party, after a line `party: PARTY`. Lines `revoked: SHA-256` name revoked certificates, by 64
+    hexadecimal digits.
+    """
+
+    authorities: Mapping[str, Certificate]
+    """Authorities by party; the one for every party under ""."""
+    revoked: frozenset[str] = frozenset()
+    """Fingerprints of revoked certificates."""
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a file, or raise SettingsError."""
+        return cls.parse(read_file(path), str(path))
+
+    @classmethod
+    def parse(cls, raw: bytes, source: str = "tls_authority") -> Self:
+        """Parse the content of a file, which is named in errors, or raise SettingsError."""
+        authorities: dict[str, Certificate] = {}
+        revoked, party = set(), ""
+        if _MISTAKE.search(_PART.sub(b"\n", raw)):
+            raise SettingsError(f"{source} {_FORMS}")
+        for part in _PART.finditer(raw):
+            text = (part[2] or b"").decode("ascii", "replace").strip()
+            if part[1] is None:
+                if party in authorities or (authorities and "" in (party, *authorities)):
+                    raise SettingsError(
+                        f"{source} holds several authorities: each needs a line `party: PARTY`, "
+                        "with another party, as shuffledp keys trust writes it"
+                    )
+                authorities[party], party = Certificate.parse(part[0], source), ""
+            elif part[1] == b"party" and not party and text in certificates.NAMED:
+                party = text
+            elif part[1] == b"revoked" and _FINGERPRINT.fullmatch(text):
+                revoked.add(text)
+            else:
+                raise SettingsError(f"{source} {_FORMS}")
+        if not authorities or party:
+            raise SettingsError(f"{source} does not hold a certificate in PEM")
+        return cls(authorities, frozenset(revoked))
+
+    def to_bytes(self) -> bytes:
+        """Return a file's content."""
+        labels = {name: f"party: {name}\n" if name else "" for name in self.authorities}
+        parts = [labels[name] + each.pem for name, each in self.authorities.items()]
+        return "".join([*parts, *(f"revoked: {each}\n" for each in sorted(self.revoked))]).encode()
+
+    def authority(self, party: str) -> Certificate | None:
+        """Return the authority that may certify a party; None if none may."""
+        name = "shuffler" if party == certificates.FRONT_END else party
+        return self.authorities.get(name, self.authorities.get(""))
+
+    def roots(self, party: str | None = None) -> bytes:
+        """Return the PEM of the authority of a party, or of all, or raise SettingsError."""
+        if party is None:
+            return "".join(each.pem for each in self.authorities.values()).encode()
+        found = self.authority(party)
+        if found is None:
+            raise SettingsError(
+                f"no authority is trusted for the {party}: shuffledp keys trust adds it"
+            )
+        return found.pem.encode()
+
+    def verified(self, certificate: Certificate) -> frozenset[str]:
+        """
+        Return the names of a caller's certificate that its issuer may certify.
+
+        The common name alone counts or, without one, the alternative names. gRPC accepts a
+        certificate by any authority of the file; this checks that it is by the named party's.
+
+        Raises CallerError if the certificate is revoked.
+        """
+        if certificate.fingerprint in self.revoked:
+            raise CallerError(f"the caller's certificate is revoked: {certificate.fingerprint}")
+        names = frozenset([certificate.name] if certificate.name else certificate.names)
+        if "" in self.authorities:
+            return names
+        issuers = {name: self.authority(name) for name in names}
+        return frozenset(
+            name for name, issuer in issuers.items() if issuer and certificate.is_issued_by(issuer)
+        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -65,7 +160,7 @@ class TlsFiles:
         return cls(
             certificate=directory / f"{party}.pem",
             key=directory / f"{party}.key",
-            authority=directory / f"{AUTHORITY}.pem",
+            authority=directory / f"{certificates.AUTHORITY}.pem",
         )
 
     def read(self) -> TlsIdentity:
@@ -106,9 +201,8 @@ class TlsFiles:
 
     def version(self) -> tuple[tuple[int, int] | None, ...]:
         """Return a value that changes when a file is replaced."""
-        return tuple(
-            file_version(path) for path in (self.certificate, self.key, self.authority) if path
-        )
+        paths = (self.certificate, self.key, self.authority)
+        return tuple(file_version(path) for path in paths if path)
 
 
 class Renewal:
@@ -191,13 +285,9 @@ class VerifiedCallers:
 
 
 def identity_for(settings: "ServiceSettings", party: str, clock: Clock) -> Tls | None:
-    """
-    Open or create the TLS identity in the settings; None for plaintext.
-
-    Raises the errors of `Tls.open`.
-    """
+    """Open or create the TLS identity in the settings; None for plaintext. Errors: `Tls.open`."""
     if settings.tls_directory is not None:
-        if party in {"analyzer", RELAY}:  # their operators need a certificate
+        if party in {"analyzer", certificates.RELAY}:  # their operators need a certificate
             development_files(settings.tls_directory, "operator", clock)
         development_files(settings.tls_directory, party, clock)
     files = TlsFiles.of(settings, party)
@@ -218,11 +308,12 @@ def development_files(directory: Path, party: str, clock: Clock) -> TlsFiles:
         fcntl.flock(lock, fcntl.LOCK_EX)
         Authority.make_missing(directory, _DEVELOPMENT_NAME, now)
         if not _is_current(files, now):
-            Authority.read(directory).issue(directory, party, now, days=DEVELOPMENT_DAYS)
+            days = certificates.DEVELOPMENT_DAYS
+            Authority.read(directory).issue(directory, party, now, days=days)
     return files
 
 
-def internal_identity(directory: Path, role: str, clock: Clock) -> Tls:
+def internal_tls(directory: Path, role: str, clock: Clock) -> Tls:
     """
     Open the TLS identity of one of a party's processes.
 
@@ -231,10 +322,10 @@ def internal_identity(directory: Path, role: str, clock: Clock) -> Tls:
 
     Raises the errors of `Tls.open`.
     """
-    authority = directory / f"{AUTHORITY}.pem"
+    authority = directory / f"{certificates.AUTHORITY}.pem"
     kept_elsewhere = authority.exists() and not authority.with_suffix(".key").exists()
     if role == "coordinator" and not kept_elsewhere:
-        for name in INTERNAL_ROLES:
+        for name in certificates.INTERNAL_ROLES:
             development_files(directory, name, clock)
     return Tls.open(TlsFiles.within(directory, role), role, clock)
 

@@ -14,13 +14,7 @@ from shuffledp.common.crypto.signing import PublicIdentity, SigningIdentity
 from shuffledp.common.errors import SettingsError, WireError
 from shuffledp.common.runtime.clock import Clock
 from shuffledp.common.runtime.state_directory import StateDirectory
-from shuffledp.common.transparency.checkpoint import (
-    Checkpoint,
-    NoteKey,
-    SignatureType,
-    SignedCheckpoint,
-    log_key,
-)
+from shuffledp.common.transparency import checkpoint
 from shuffledp.common.transparency.merkle import EMPTY_ROOT, verify_consistency
 from shuffledp.common.transparency.witness import Proof, Witness
 from shuffledp.common.wire.transparency import checkpoint_from_wire, cosignature_to_wire
@@ -38,7 +32,7 @@ _NAME_DIGITS: Final = 16
 
 def load_witness_key(
     state: StateDirectory, party: str, files: str = PLAIN
-) -> tuple[SigningIdentity, NoteKey]:
+) -> tuple[SigningIdentity, checkpoint.NoteKey]:
     """
     Load or create a party's witness key, used for nothing else, and publish it in witness.pub.
 
@@ -53,7 +47,7 @@ def load_witness_key(
     identity = SigningIdentity(raw)
     public = identity.public_identity()
     name = f"{party}/{public.raw.hex()[:_NAME_DIGITS]}"
-    key = NoteKey(name, SignatureType.COSIGNATURE, public)
+    key = checkpoint.NoteKey(name, checkpoint.SignatureType.COSIGNATURE, public)
     state.publish(_PUBLIC_FILE, key.to_text())
     return identity, key
 
@@ -75,7 +69,7 @@ class CosignedHead:
         Raises SettingsError if the last cosigned head of this log is missing or damaged.
         """
         identity, key = load_witness_key(state, party, files)
-        self._witness = Witness(name=key.name, identity=identity, log=log_key(analyzer))
+        self._witness = Witness(name=key.name, identity=identity, log=checkpoint.log_key(analyzer))
         self._state = state
         self._clock = clock
         self._files = files
@@ -86,7 +80,7 @@ class CosignedHead:
 
     async def cosign(
         self,
-        signed: SignedCheckpoint,
+        signed: checkpoint.SignedCheckpoint,
         old_size: int,
         proof: Proof,
         checks: Iterable[Awaitable[None]] = (),
@@ -100,11 +94,7 @@ class CosignedHead:
             if self._storing is not None:  # its caller may have given up
                 await asyncio.wait([self._storing])
             cosignature = self._witness.cosign(
-                self._last,
-                signed,
-                old_size=old_size,
-                proof=proof,
-                seconds=int(self._clock.now()),
+                self._last, signed, old_size=old_size, proof=proof, seconds=int(self._clock.now())
             )
             last = signed.checkpoint
             for check in checks if cosignature is not None else ():
@@ -114,13 +104,13 @@ class CosignedHead:
                 await asyncio.shield(self._storing)
             return cosignature_to_wire(self._last.size, cosignature)
 
-    async def _store(self, last: Checkpoint) -> None:
+    async def _store(self, last: checkpoint.Checkpoint) -> None:
         """Store a head. Never cancelled: its thread would overwrite a later head."""
         await asyncio.to_thread(self._state.publish, self._file, last.text().decode())
         self._state.destroy(self._files.replace("*", _NEW))
         self._last = last
 
-    def _read(self) -> Checkpoint:
+    def _read(self) -> checkpoint.Checkpoint:
         path = self._state.path / self._file
         if not path.exists():
             if not self._state.names(self._files):
@@ -129,9 +119,9 @@ class CosignedHead:
                     f"witness could cosign a fork: remove {_KEY_FILE} and {_PUBLIC_FILE}, and "
                     "publish the new key"
                 )
-            return Checkpoint(origin=self._witness.log.name, size=0, root=EMPTY_ROOT)
+            return checkpoint.Checkpoint(origin=self._witness.log.name, size=0, root=EMPTY_ROOT)
         try:
-            return Checkpoint.parse(path.read_text(encoding="utf-8"))
+            return checkpoint.Checkpoint.parse(path.read_text(encoding="utf-8"))
         except (UnicodeDecodeError, WireError) as error:
             raise SettingsError(
                 f"{path.name} is damaged: remove it, {_KEY_FILE} and {_PUBLIC_FILE}, and publish "

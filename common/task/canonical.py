@@ -152,7 +152,8 @@ def _field(kind: Any, raw: Any, name: str) -> Any:  # noqa: ANN401  # of any typ
             return tuple(_field(inner, each, f"{name}[{i}]") for i, each in enumerate(raw))
         if kind is bytes:
             return bytes.fromhex(_checked(str, raw, name))
-        if kind is int and type(raw) is str and _key(name) in INTEGERS_AS_TEXT:
+        key = name.rpartition(".")[2].partition("[")[0]  # of a name such as mechanism.weights[3]
+        if kind is int and type(raw) is str and key in INTEGERS_AS_TEXT:
             return int(raw)
         if kind is float:
             return math.inf if raw == _INFINITE else float(_checked(float, raw, name))
@@ -161,11 +162,6 @@ def _field(kind: Any, raw: Any, name: str) -> Any:  # noqa: ANN401  # of any typ
         raise TaskError(f"{name} must be within 64 bits") from None
     except ValueError:  # of digits
         raise TaskError(f"{name} must be {_WORDS[kind]}") from None
-
-
-def _key(name: str) -> str:
-    """Return the key at the end of a name such as `mechanism.weights[3]`."""
-    return name.rpartition(".")[2].partition("[")[0]
 
 
 def _checked(kind: Any, raw: Any, name: str) -> Any:  # noqa: ANN401  # any JSON

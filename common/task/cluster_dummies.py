@@ -20,16 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.common.errors import TaskError
-from shuffledp.common.task.dummies import (
-    EXTRA_WEIGHT_SUM,
-    MAX_LENGTHS,
-    Drawn,
-    Dummies,
-    ItemMechanism,
-)
+from shuffledp.common.task import dummies
 from shuffledp.common.task.specs import check_int_range
 
-CHANCE_SUM: Final = EXTRA_WEIGHT_SUM
+CHANCE_SUM: Final = dummies.EXTRA_WEIGHT_SUM
 """Denominator of chances."""
 Triple = tuple[int, int, int]
 MAX_TYPES: Final = 64
@@ -43,7 +37,7 @@ _MAX_FILLED: Final = CHANCE_SUM * 19 // 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterDummies(Dummies):
+class ClusterDummies(dummies.Dummies):
     """Positive and negative reports of random items. Chances are weights / CHANCE_SUM."""
 
     distribution = "clusters"
@@ -175,7 +169,9 @@ class ClusterDummies(Dummies):
             f"{nulls:.4g} null reports"
         )
 
-    def draw(self, mechanism: ItemMechanism, n_users: int, rng: np.random.Generator) -> Drawn:
+    def draw(
+        self, mechanism: dummies.ItemMechanism, n_users: int, rng: np.random.Generator
+    ) -> dummies.Drawn:
         """Draw users' clusters, one user after the other, and the null reports of their rooms."""
         signed: Any = mechanism  # `shuffledp.common.mechanisms.signed.Signed`
         size = mechanism.domain_size
@@ -223,10 +219,10 @@ def _by_length(spec: ClusterDummies) -> dict[int, float]:
             for size, share in one:
                 more[length + size] += chance * share
         found = more
-        if len(found) > MAX_LENGTHS:
+        if len(found) > dummies.MAX_LENGTHS:
             raise TaskError(
                 f"submissions would have {len(found)} lengths or more; they may have at most "
-                f"{MAX_LENGTHS}"
+                f"{dummies.MAX_LENGTHS}"
             )
     return found
 
@@ -234,7 +230,5 @@ def _by_length(spec: ClusterDummies) -> dict[int, float]:
 def _choose(weights: Sequence[int], total: int, rng: np.random.Generator) -> int | None:
     """Choose an index with probability weight / total; None with what is left of the total."""
     drawn = int(rng.integers(0, total, dtype=np.int64))
-    for index, end in enumerate(itertools.accumulate(weights)):
-        if drawn < end:
-            return index
-    return None
+    ends = enumerate(itertools.accumulate(weights))
+    return next((index for index, end in ends if drawn < end), None)

@@ -9,14 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.common.errors import TaskError, ValueRangeError
+from shuffledp.common.task import specs
 from shuffledp.common.task.labels import check_labels, normalize
-from shuffledp.common.task.specs import (
-    check_choice,
-    check_end,
-    check_int_range,
-    check_printable,
-    check_range,
-)
 
 Spacing = Literal["equal", "logarithmic", "given"]
 Outside = Literal["refuse", "clip"]
@@ -56,24 +50,24 @@ class EdgesSpec:
     """Whether devices refuse numbers outside the range, or count them in the nearest bucket."""
 
     def __post_init__(self) -> None:
-        check_choice("spacing", self.spacing, get_args(Spacing))
-        check_choice("outside", self.outside, get_args(Outside))
-        check_printable("unit", self.unit, _MAX_CHARACTERS, ascii_only=False)
+        specs.check_choice("spacing", self.spacing, get_args(Spacing))
+        specs.check_choice("outside", self.outside, get_args(Outside))
+        specs.check_printable("unit", self.unit, _MAX_CHARACTERS, ascii_only=False)
         low, high = self.low, self.high
         if self.spacing == "given":
-            check_int_range("the number of given edges", len(self.given), 3, MAX_GIVEN_EDGES)
+            specs.check_int_range("the number of given edges", len(self.given), 3, MAX_GIVEN_EDGES)
             if (low, high, self.buckets) != (0.0, 0.0, 0):
                 raise TaskError(
                     f"low is {low}, high is {high} and buckets is {self.buckets}; leave them out, "
                     "since the edges are given"
                 )
             for edge in self.given:
-                check_end("an edge", edge)
+                specs.check_end("an edge", edge)
         else:
             if self.given:
                 raise TaskError(f'given has {len(self.given)} edges; spacing must then be "given"')
-            check_int_range("buckets", self.buckets, 2, MAX_COMPUTED_BUCKETS)
-            check_range(low, high)
+            specs.check_int_range("buckets", self.buckets, 2, MAX_COMPUTED_BUCKETS)
+            specs.check_range(low, high)
         if self.spacing == "logarithmic" and low <= 0:
             raise TaskError(f"low is {low}; for logarithmic buckets it must be above 0.0")
         edges = self.edges
@@ -157,10 +151,10 @@ class BreakdownSpec:
     """Names of the attribute's values."""
 
     def __post_init__(self) -> None:
-        check_printable("attribute", self.attribute, _MAX_CHARACTERS, ascii_only=False)
+        specs.check_printable("attribute", self.attribute, _MAX_CHARACTERS, ascii_only=False)
         if not self.attribute:
             raise TaskError("attribute is empty; it must name what the groups are, such as country")
-        check_int_range("the number of groups", len(self.groups), 2, MAX_GROUPS)
+        specs.check_int_range("the number of groups", len(self.groups), 2, MAX_GROUPS)
         if len({*self.groups}) < len(self.groups):
             raise TaskError("two groups of the breakdown have the same name")
         _check_parts("group", self.groups)
@@ -176,11 +170,11 @@ class AttributeSpec:
     edges: EdgesSpec | None = None
 
     def __post_init__(self) -> None:
-        check_printable("an attribute's name", self.name, _MAX_CHARACTERS, ascii_only=False)
+        specs.check_printable("an attribute's name", self.name, _MAX_CHARACTERS, ascii_only=False)
         if not self.name or (self.edges is None) == (not self.labels):
             raise TaskError("each attribute needs a name, and either labels or edges")
         if self.edges is None:
-            check_int_range(f"the number of labels of {self.name}", self.size, 2, MAX_GROUPS)
+            specs.check_int_range(f"the number of labels of {self.name}", self.size, 2, MAX_GROUPS)
             _check_parts(f"{self.name}'s label", self.labels)
 
     @property

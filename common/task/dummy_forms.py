@@ -3,23 +3,16 @@
 from collections.abc import Mapping
 from typing import Final
 
-from shuffledp.common.task.cluster_dummies import ClusterDummies
-from shuffledp.common.task.named_dummies import ItemDummies, ViewDummies
-from shuffledp.common.task.uniform_dummies import (
-    BinomialDummies,
-    FixedDummies,
-    FractionalDummies,
-    NegativeBinomialDummies,
-)
+from shuffledp.common.task import cluster_dummies, named_dummies, uniform_dummies
 
 AnyDummies = (
-    FixedDummies
-    | FractionalDummies
-    | BinomialDummies
-    | NegativeBinomialDummies
-    | ItemDummies
-    | ClusterDummies
-    | ViewDummies
+    uniform_dummies.FixedDummies
+    | uniform_dummies.FractionalDummies
+    | uniform_dummies.BinomialDummies
+    | uniform_dummies.NegativeBinomialDummies
+    | named_dummies.ItemDummies
+    | cluster_dummies.ClusterDummies
+    | named_dummies.ViewDummies
 )
 DUMMIES: Final[Mapping[str, type[AnyDummies]]] = {
     each.distribution: each for each in AnyDummies.__args__

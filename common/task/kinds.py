@@ -11,13 +11,7 @@ from typing import Final
 
 from shuffledp.common.errors import UsageError
 from shuffledp.common.protocols import Kind
-from shuffledp.common.task.specs import (
-    MAX_ATTRIBUTES,
-    MAX_DIMENSIONS,
-    MAX_DOMAIN_SIZE,
-    MAX_KEYS,
-    OPEN_BUCKETS,
-)
+from shuffledp.common.task import specs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +45,7 @@ _TWO: Final = "two_shufflers"
 KINDS: Final[Mapping[Kind, KindFacts]] = {
     "categorical": KindFacts(
         description="an item's number",
-        sizes=(2, MAX_DOMAIN_SIZE),
+        sizes=(2, specs.MAX_DOMAIN_SIZE),
         counted="the number of possible values",
         histogram=True,
         tables=_ITEM_TABLES,
@@ -60,7 +54,7 @@ KINDS: Final[Mapping[Kind, KindFacts]] = {
     ),
     "ordered": KindFacts(
         description="a number, counted in buckets",
-        sizes=(2, MAX_DOMAIN_SIZE),
+        sizes=(2, specs.MAX_DOMAIN_SIZE),
         counted="the number of buckets",
         histogram=True,
         tables=_ITEM_TABLES,
@@ -69,13 +63,13 @@ KINDS: Final[Mapping[Kind, KindFacts]] = {
     ),
     "string": KindFacts(
         description="a text",
-        sizes=(1, MAX_DOMAIN_SIZE),
+        sizes=(1, specs.MAX_DOMAIN_SIZE),
         tables=("texts",),
         options=("empty_values",),
     ),
     "open": KindFacts(
         description="a text or a code that no list holds",
-        sizes=(1, OPEN_BUCKETS[1]),
+        sizes=(1, specs.OPEN_BUCKETS[1]),
         counted_in_cells=False,
         tables=("open",),
         options=("encoding", "code_bytes"),
@@ -89,7 +83,7 @@ KINDS: Final[Mapping[Kind, KindFacts]] = {
     ),
     "vector": KindFacts(
         description="a list of numbers",
-        sizes=(2, MAX_DIMENSIONS),
+        sizes=(2, specs.MAX_DIMENSIONS),
         counted="the length of a vector",
         tables=("numbers",),
         options=(*_RANGE, "domain_size"),
@@ -97,14 +91,14 @@ KINDS: Final[Mapping[Kind, KindFacts]] = {
     ),
     "key-value": KindFacts(
         description="pairs of a key and a number",
-        sizes=(1, MAX_KEYS),
+        sizes=(1, specs.MAX_KEYS),
         counted="the number of keys",
         tables=("pairs",),
         options=(*_RANGE, "domain_size", "empty_values"),
     ),
     "table": KindFacts(
         description="a value for each of several attributes",
-        sizes=(2, MAX_ATTRIBUTES),
+        sizes=(2, specs.MAX_ATTRIBUTES),
         tables=("tables",),
         options=("attribute_sizes", "attributes", "pairs", "margins", "margin_share"),
         requirements=(*_TRUST, "influence_cap", "rounds", "margin_share"),

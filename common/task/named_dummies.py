@@ -10,28 +10,12 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from shuffledp.common.errors import TaskError
-from shuffledp.common.task.dummies import (
-    EXTRA_WEIGHT_SUM,
-    MAX_DUMMIES,
-    MAX_TRIALS,
-    Drawn,
-    Dummies,
-    ItemMechanism,
-    Numbers,
-    Sampled,
-    chance_words,
-    check_acceptance,
-    check_expected,
-    every_kth,
-    period,
-    successes,
-)
-from shuffledp.common.task.specs import check_fields, check_int_range, whole
+from shuffledp.common.task import dummies, specs
 from shuffledp.common.task.uniform_dummies import BinomialDummies, averaging, of_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ItemDummies(Dummies):
+class ItemDummies(dummies.Dummies):
     """
     A dummy that names the item, with probability item_chance, for each of the `trials` items of the
     domain [BC20].
@@ -44,24 +28,24 @@ class ItemDummies(Dummies):
     quick = False
     per_user = 0
 
-    trials: Annotated[int, whole(1, MAX_TRIALS)]
-    extra_weight: Annotated[int, whole(1, EXTRA_WEIGHT_SUM - 1)]
-    most: Annotated[int, whole(1, MAX_DUMMIES)]
+    trials: Annotated[int, specs.whole(1, dummies.MAX_TRIALS)]
+    extra_weight: Annotated[int, specs.whole(1, dummies.EXTRA_WEIGHT_SUM - 1)]
+    most: Annotated[int, specs.whole(1, dummies.MAX_DUMMIES)]
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        specs.check_fields(self)
         n, k, chance = self.trials, self.most, self.item_chance
         log_probability = 0.0
         if n > k:
             ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
             log_probability = ways + k * math.log(chance) + (n - k) * math.log1p(-chance)
-        check_acceptance(self.expected_per_user, k, log_probability)
-        check_expected(self.expected_per_user)
+        dummies.check_acceptance(self.expected_per_user, k, log_probability)
+        dummies.check_expected(self.expected_per_user)
 
     @property
     def item_chance(self) -> float:
         """extra_weight / EXTRA_WEIGHT_SUM; above 0 and below 1, exact."""
-        return self.extra_weight / EXTRA_WEIGHT_SUM
+        return self.extra_weight / dummies.EXTRA_WEIGHT_SUM
 
     @property
     def hiding_trials(self) -> tuple[int, float]:
@@ -79,19 +63,21 @@ class ItemDummies(Dummies):
     def expected_per_user(self) -> float:
         return self.trials * self.item_chance
 
-    def draw(self, mechanism: ItemMechanism, n_users: int, rng: Generator) -> Drawn:
+    def draw(self, mechanism: dummies.ItemMechanism, n_users: int, rng: Generator) -> dummies.Drawn:
         """Draw users' dummies, one user after the other: true reports of items."""
         drawn = [mechanism.randomize(self._draw_items(rng), rng) for _ in range(n_users)]
         return np.array([len(each) for each in drawn], dtype=np.int64), np.concatenate(drawn)
 
-    def _draw_items(self, rng: Generator) -> Numbers:
+    def _draw_items(self, rng: Generator) -> dummies.Numbers:
         """Draw the items that one user's dummies name; all again if there are too many."""
         while True:
-            items = np.flatnonzero(successes(self.extra_weight, self.trials, rng))
+            items = np.flatnonzero(dummies.successes(self.extra_weight, self.trials, rng))
             if len(items) <= self.most:
                 return items
 
-    def sample(self, mechanism: ItemMechanism, users: Numbers, rng: Generator) -> Sampled:
+    def sample(
+        self, mechanism: dummies.ItemMechanism, users: dummies.Numbers, rng: Generator
+    ) -> dummies.Sampled:
         added = rng.binomial(int(users.sum()), self.item_chance, size=self.trials)
         cells = mechanism.sample_cells(users, 0, rng) + added
         return cells, int(users.sum()) + int(added.sum())
@@ -99,8 +85,8 @@ class ItemDummies(Dummies):
     @property
     def words(self) -> str:
         return (
-            f"a dummy of each item with {chance_words(self.extra_weight)}, drawn independently, "
-            f"redrawn above {self.most} in all"
+            f"a dummy of each item with {dummies.chance_words(self.extra_weight)}, drawn "
+            f"independently, redrawn above {self.most} in all"
         )
 
     def check_domain_size(self, domain_size: int) -> None:
@@ -112,7 +98,7 @@ class ItemDummies(Dummies):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ViewDummies(Dummies):
+class ViewDummies(dummies.Dummies):
     """For each view of a value, a fixed or fractional number of uniform dummies."""
 
     distribution = "views"
@@ -128,8 +114,10 @@ class ViewDummies(Dummies):
                 "averages is empty; the distribution views needs a number for each view"
             )
         for number in self.averages:
-            check_int_range("a view's dummies", number, 0, MAX_DUMMIES * EXTRA_WEIGHT_SUM)
-        check_expected(self.expected_per_user)
+            specs.check_int_range(
+                "a view's dummies", number, 0, dummies.MAX_DUMMIES * dummies.EXTRA_WEIGHT_SUM
+            )
+        dummies.check_expected(self.expected_per_user)
 
     @classmethod
     def averaging(cls, dummies_per_user: float, sizes: Sequence[int]) -> Self:
@@ -142,9 +130,10 @@ class ViewDummies(Dummies):
         return cls.of_views([averaging(each * size) for size in sizes])
 
     @classmethod
-    def of_views(cls, views: Sequence[Dummies]) -> Self:
+    def of_views(cls, views: Sequence[dummies.Dummies]) -> Self:
         """Return the dummies of all views; raise TaskError unless each has an averaging number."""
-        weights = (round(each.expected_per_user * EXTRA_WEIGHT_SUM) for each in views)  # exact
+        unit = dummies.EXTRA_WEIGHT_SUM
+        weights = (round(each.expected_per_user * unit) for each in views)  # exact
         found = cls(averages=tuple(weights))
         if found.views != tuple(views):
             raise TaskError("the dummies of each of several views must be fixed or fractional")
@@ -161,7 +150,7 @@ class ViewDummies(Dummies):
     @property
     def lengths(self) -> tuple[int, ...]:
         """Numbers of dummies, padding included, that a submission may have: see `every_kth`."""
-        return every_kth(self.certain, sum(each.maximum for each in self.views))
+        return dummies.every_kth(self.certain, sum(each.maximum for each in self.views))
 
     def length_probabilities(self) -> NDArray[np.float64]:
         total = np.ones(1)
@@ -171,9 +160,9 @@ class ViewDummies(Dummies):
 
     @property
     def expected_per_user(self) -> float:
-        return sum(self.averages) / EXTRA_WEIGHT_SUM
+        return sum(self.averages) / dummies.EXTRA_WEIGHT_SUM
 
-    def draw(self, mechanism: ItemMechanism, n_users: int, rng: Generator) -> Drawn:
+    def draw(self, mechanism: dummies.ItemMechanism, n_users: int, rng: Generator) -> dummies.Drawn:
         """Draw users' dummies: uniform ones of each view, sorted by user."""
         by_view = np.array([each.draw_numbers(n_users, rng) for each in self.views])
         users = np.concatenate([np.repeat(np.arange(n_users), view) for view in by_view])
@@ -184,7 +173,7 @@ class ViewDummies(Dummies):
     @property
     def _shown(self) -> str:
         """The averages by view: of the first ones only, if the others repeat them."""
-        first = period(self.averages)
+        first = dummies.period(self.averages)
         numbers = [f"{each.expected_per_user:.4g}" for each in self.views[:first]]
         if first == 1:
             return f"{numbers[0]} each"

@@ -200,15 +200,13 @@ class GeometricNoise:
         drawn = np.full(count, -1, dtype=np.int64)
         while (open_ := np.flatnonzero(drawn < 0)).size:
             above = rng.integers(0 if self.peak else 1, 2, size=len(open_), dtype=np.int64)
-            accepted = (
-                rng.integers(0, chances.max(), size=len(open_), dtype=np.int64) < chances[above]
-            )
+            tried = rng.integers(0, chances.max(), size=len(open_), dtype=np.int64)
             steps = np.empty(len(open_), dtype=np.int64)
             for side, weight in ((0, left), (1, right)):
                 chosen = above == side
                 steps[chosen] = _geometric(weight, int(chosen.sum()), rng)
             proposed = np.where(above == 1, self.peak + steps, self.peak - 1 - steps)
-            fits = accepted & (proposed >= 0) & (proposed <= self.most)
+            fits = (tried < chances[above]) & (proposed >= 0) & (proposed <= self.most)
             drawn[open_[fits]] = proposed[fits]
         return drawn
 

@@ -3,16 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, TypeVar, get_args
 
-from shuffledp.common.errors import TaskError
-from shuffledp.common.protocols import (
-    DigitMechanismName,
-    KeyValueMechanismName,
-    MechanismName,
-    NumberMechanismName,
-    OpenMechanismName,
-    RapporMechanismName,
-    TableMechanismName,
-)
+from shuffledp.common import errors, protocols
 from shuffledp.common.task.specs import (
     KeyValueSpec,
     MechanismSpec,
@@ -26,13 +17,13 @@ from shuffledp.common.task.view_specs import DigitSpec, TableSpec
 AnySpec = MechanismSpec | RapporSpec | OpenSpec | NumberSpec | DigitSpec | KeyValueSpec | TableSpec
 
 FORMS: Final[Mapping[str, type[AnySpec]]] = {
-    **dict.fromkeys(get_args(MechanismName), MechanismSpec),
-    **dict.fromkeys(get_args(RapporMechanismName), RapporSpec),
-    **dict.fromkeys(get_args(OpenMechanismName), OpenSpec),
-    **dict.fromkeys(get_args(NumberMechanismName), NumberSpec),
-    **dict.fromkeys(get_args(DigitMechanismName), DigitSpec),
-    **dict.fromkeys(get_args(KeyValueMechanismName), KeyValueSpec),
-    **dict.fromkeys(get_args(TableMechanismName), TableSpec),
+    **dict.fromkeys(get_args(protocols.MechanismName), MechanismSpec),
+    **dict.fromkeys(get_args(protocols.RapporMechanismName), RapporSpec),
+    **dict.fromkeys(get_args(protocols.OpenMechanismName), OpenSpec),
+    **dict.fromkeys(get_args(protocols.NumberMechanismName), NumberSpec),
+    **dict.fromkeys(get_args(protocols.DigitMechanismName), DigitSpec),
+    **dict.fromkeys(get_args(protocols.KeyValueMechanismName), KeyValueSpec),
+    **dict.fromkeys(get_args(protocols.TableMechanismName), TableSpec),
 }
 """The class of each mechanism's integers, by the mechanism's name."""
 MECHANISMS: Final = tuple(FORMS)
@@ -54,5 +45,5 @@ S = TypeVar("S", bound=AnySpec | RangedSpec)
 def spec_as(spec: AnySpec, form: type[S]) -> S:
     """Return a spec of type `form`; raise TaskError if it is of another type."""
     if not isinstance(spec, form):
-        raise TaskError(f"the mechanism {spec.name} is not for {_WORDS[form]}")
+        raise errors.TaskError(f"the mechanism {spec.name} is not for {_WORDS[form]}")
     return spec

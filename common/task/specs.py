@@ -7,15 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Literal, get_args, get_origin
 
+from shuffledp.common import limits, protocols
 from shuffledp.common.errors import TaskError
-from shuffledp.common.limits import stated_rules
-from shuffledp.common.protocols import (
-    KeyValueMechanismName,
-    MechanismName,
-    NumberMechanismName,
-    OpenMechanismName,
-    RapporMechanismName,
-)
 from shuffledp.common.task.labels import MAX_TEXT_BYTES, normalize
 
 
@@ -36,7 +29,7 @@ def whole(minimum: int, maximum: int) -> Callable[[str, int], int]:
 
 def check_fields(spec: Any) -> None:  # noqa: ANN401  # any spec
     """Raise TaskError unless every field keeps the rules, or is one of the words, of its type."""
-    for name, (kind, rule) in stated_rules(type(spec)).items():  # type: ignore[arg-type]  # mypy calls types unhashable
+    for name, (kind, rule) in limits.stated_rules(type(spec)).items():  # type: ignore[arg-type]  # mypy calls types unhashable
         if rule:
             rule(name, getattr(spec, name))
         if get_origin(kind) is Literal:
@@ -138,7 +131,7 @@ class MechanismSpec(Spec):
     mechanisms define their own use. Weights 1 and 0 mean no local noise: every report is true.
     """
 
-    name: MechanismName
+    name: protocols.MechanismName
     buckets: Annotated[int, whole(2, MAX_DOMAIN_SIZE)]
     """Number of possible answers: hash values for hashing, items for GRR, 2 for each bit of a unary
     encoding, output cells for the square wave. For a hierarchy, its fan-out."""
@@ -238,7 +231,7 @@ class NumberSpec(RangedSpec):
 
     noiseless: ClassVar[Literal[False]] = False
 
-    name: NumberMechanismName
+    name: protocols.NumberMechanismName
     report_bytes: ReportBytes
     steps: Annotated[int, whole(0, MAX_STEPS)] = 0
     """Intervals of the grid; even, so that the middle of the range lies on it. If 0, there is no
@@ -309,7 +302,7 @@ Encoding = Literal["bloom", "labels"]
 class RapporSpec(Spec):
     """RAPPOR's parameters, with the symbols of the paper [EPK14]."""
 
-    name: RapporMechanismName
+    name: protocols.RapporMechanismName
     encoding: Encoding
     bits: Annotated[int, whole(2, MAX_BITS)]
     """k: bits of the filter; with `labels`, one per label."""
@@ -403,7 +396,7 @@ class KeyValueSpec(Spec):
 
     noiseless: ClassVar[Literal[False]] = False
 
-    name: KeyValueMechanismName
+    name: protocols.KeyValueMechanismName
     low: float
     high: float
     """Upper end of the range low .. high of every value; devices refuse values outside it."""
@@ -469,7 +462,7 @@ class OpenSpec(Spec):
 
     noiseless: ClassVar[Literal[False]] = False
 
-    name: OpenMechanismName
+    name: protocols.OpenMechanismName
     encoding: OpenEncoding
     buckets: Annotated[int, whole(*OPEN_BUCKETS)]
     """Number g of hash values: a prime."""

@@ -18,38 +18,18 @@ from typing import Any, Final, Self, get_args
 
 import numpy as np
 
+from shuffledp.common import dates, limits, protocols
 from shuffledp.common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
 from shuffledp.common.crypto.signing import PublicIdentity, SignedTask
-from shuffledp.common.dates import utc
 from shuffledp.common.errors import ProofError, TaskError
-from shuffledp.common.limits import (
-    MAX_ENVELOPE_BYTES,
-    MAX_LOCAL_EPSILON,
-    MAX_POPULATION_CHARACTERS,
-    MAX_UNIX_TIME,
-    MAX_USERS,
-)
-from shuffledp.common.protocols import Kind, ProtocolRow, Refinement, protocol_named
-from shuffledp.common.task import canonical, chain
-from shuffledp.common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec, EdgesSpec, group_count
+from shuffledp.common.task import canonical, domain_spec, named_dummies, specs, task_parts
 from shuffledp.common.task.dummy_forms import AnyDummies
 from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.labels import check_labels
-from shuffledp.common.task.named_dummies import ViewDummies
 from shuffledp.common.task.protocol_rules import check_domain_size, check_protocol_rules
 from shuffledp.common.task.shuffler_spec import sum_of
 from shuffledp.common.task.shuffling import Shuffling
 from shuffledp.common.task.spec_forms import AnySpec, spec_as
-from shuffledp.common.task.specs import (
-    MechanismSpec,
-    RapporSpec,
-    check_choice,
-    check_float,
-    check_int_range,
-    check_open_range,
-    check_printable,
-)
-from shuffledp.common.task.task_parts import TaskShuffler, TaskView
 from shuffledp.common.task.token_spec import TokenSpec
 from shuffledp.common.task_digest import TaskDigest
 
@@ -86,13 +66,13 @@ class Task:
     """
 
     protocol: str
-    views: tuple[TaskView, ...]
+    views: tuple[task_parts.TaskView, ...]
     """The histograms that every user reports to: one for each level of a hierarchy, the coarsest
     first; for each digit of a number; for each pair of attributes; otherwise one."""
     labels: tuple[str, ...] = ()
     """Names of the items, numbers or keys; may be empty."""
     mechanism: AnySpec
-    shufflers: tuple[TaskShuffler, ...]
+    shufflers: tuple[task_parts.TaskShuffler, ...]
     """The shufflers that reports pass, in order: one, or a chain of two."""
     delta: float
     n_min: int
@@ -125,9 +105,9 @@ class Task:
     budget_delta: float
     tokens: TokenSpec | None = None
     """The one-time tokens that submissions must spend; None if anybody may submit any number."""
-    edges: EdgesSpec | None = None
+    edges: domain_spec.EdgesSpec | None = None
     """Edges of the buckets, if the items are ordered buckets of numbers."""
-    breakdown: BreakdownSpec | None = None
+    breakdown: domain_spec.BreakdownSpec | None = None
     """The public attribute that the items are broken down by; None for none."""
     title: str = ""
     prompt: str = ""
@@ -152,17 +132,17 @@ class Task:
         )
         check_labels(self.labels, self.domain_size)
         self._check_domain()
-        if not self.least_delta <= check_float("delta", self.delta) < 1:
+        if not self.least_delta <= specs.check_float("delta", self.delta) < 1:
             least = f"{self.least_delta}{' with several views' * (len(self.views) > 1)}"
             raise TaskError(f"delta is {self.delta}; it must be at least {least} and below 1")
-        check_int_range("n_min", self.n_min, 1, MAX_USERS)
-        check_int_range("target_size", self.target_size, self.n_min, MAX_USERS)
-        check_int_range("deadline", self.deadline, 1, MAX_UNIX_TIME)
-        check_open_range(
+        specs.check_int_range("n_min", self.n_min, 1, limits.MAX_USERS)
+        specs.check_int_range("target_size", self.target_size, self.n_min, limits.MAX_USERS)
+        specs.check_int_range("deadline", self.deadline, 1, limits.MAX_UNIX_TIME)
+        specs.check_open_range(
             "assumed_honest_fraction", self.assumed_honest_fraction, 0.0, 1.0, or_high=True
         )
         self._check_claims()
-        check_choice("the suite", self.suite, tuple(SUITES))
+        specs.check_choice("the suite", self.suite, tuple(SUITES))
         key_bytes = suite_named(self.suite).public_key_bytes
         for name, value, length in (
             ("analyzer_key", self.analyzer_key, key_bytes),
@@ -170,17 +150,17 @@ class Task:
         ):
             if len(value) != length:
                 raise TaskError(f"{name} has {len(value)} bytes; it must have {length}")
-        chain.check_keys(self.shufflers, key_bytes, self.deadline)
+        task_parts.check_keys(self.shufflers, key_bytes, self.deadline)
         self._check_texts()
         if self.tokens is not None and self.deadline > self.tokens.end:
             raise TaskError(
-                f"deadline is {utc(self.deadline)}; the issuer signs tokens of this key until "
-                f"{utc(self.tokens.end)}"
+                f"deadline is {dates.utc(self.deadline)}; the issuer signs tokens of this key "
+                f"until {dates.utc(self.tokens.end)}"
             )
-        if self.envelope_sizes[-1] > MAX_ENVELOPE_BYTES:
+        if self.envelope_sizes[-1] > limits.MAX_ENVELOPE_BYTES:
             raise TaskError(
                 f"a submission would have {self.envelope_sizes[-1]} bytes; "
-                f"the limit is {MAX_ENVELOPE_BYTES}"
+                f"the limit is {limits.MAX_ENVELOPE_BYTES}"
             )
         self._check_budget()
 
@@ -195,12 +175,12 @@ class Task:
                 f"the task has {len(self.views)} views, of {found} items; this mechanism with a "
                 f"domain_size of {self.domain_size} needs {len(needed)}, of {wanted}"
             )
-        chain.check_shufflers(self.protocol_row, self.shufflers, len(self.views))
+        task_parts.check_shufflers(self.protocol_row, self.shufflers, len(self.views))
 
     def _check_texts(self) -> None:
         for name, most in MOST_CHARACTERS.items():
-            check_printable(name, getattr(self, name), most, ascii_only=False)
-        check_int_range("round", self.round, int(self.series != ""), MAX_ROUND)
+            specs.check_printable(name, getattr(self, name), most, ascii_only=False)
+        specs.check_int_range("round", self.round, int(self.series != ""), MAX_ROUND)
         if self.round and not self.series:
             raise TaskError(f"round is {self.round}; a task without a series must leave it out")
 
@@ -228,17 +208,17 @@ class Task:
                     "breakdown"
                 )
             for item, label in enumerate(self.labels):
-                _, _, name = self.labels[item % size].partition(GROUP_SEPARATOR)
+                _, _, name = self.labels[item % size].partition(domain_spec.GROUP_SEPARATOR)
                 group = self.breakdown.groups[item // size]
-                if label != f"{group}{GROUP_SEPARATOR}{name}":
+                if label != f"{group}{domain_spec.GROUP_SEPARATOR}{name}":
                     raise TaskError(
                         f"the label of item {item} must name its group, {group}, and then the same "
                         f"as that of item {item % size}"
                     )
 
     def _check_budget(self) -> None:
-        check_printable("population", self.population, MAX_POPULATION_CHARACTERS)
-        if not 0 < check_float("budget_epsilon", self.budget_epsilon) < math.inf:
+        specs.check_printable("population", self.population, limits.MAX_POPULATION_CHARACTERS)
+        if not 0 < specs.check_float("budget_epsilon", self.budget_epsilon) < math.inf:
             raise TaskError(
                 f"budget_epsilon is {self.budget_epsilon}; it must be above 0 and finite"
             )
@@ -252,17 +232,17 @@ class Task:
                 f"budget_epsilon is {self.budget_epsilon}; this task alone claims a "
                 f"central_epsilon of {self.central_epsilon}"
             )
-        if not self.delta <= check_float("budget_delta", self.budget_delta) < 1:
+        if not self.delta <= specs.check_float("budget_delta", self.budget_delta) < 1:
             raise TaskError(
                 f"budget_delta is {self.budget_delta}; it must be at least delta, {self.delta}, "
                 "and below 1"
             )
 
     def _check_claims(self) -> None:
-        check_local_epsilon(check_float("local_epsilon", self.local_epsilon))
+        check_local_epsilon(specs.check_float("local_epsilon", self.local_epsilon))
         spec = self.mechanism
         if spec.noiseless != math.isinf(self.local_epsilon):
-            if not spec.noiseless and not isinstance(spec, MechanismSpec):
+            if not spec.noiseless and not isinstance(spec, specs.MechanismSpec):
                 raise TaskError(
                     f"local_epsilon is {self.local_epsilon}; for the mechanism {spec.name} it must "
                     f"be {'in' * spec.noiseless}finite"
@@ -272,7 +252,7 @@ class Task:
                 f"local_epsilon is {self.local_epsilon}, and reports have {noise}; it must be "
                 "infinite if and only if they have none"
             )
-        if math.isinf(check_float("central_epsilon", self.central_epsilon)):
+        if math.isinf(specs.check_float("central_epsilon", self.central_epsilon)):
             raise TaskError(
                 f"central_epsilon is {self.central_epsilon}: the task would guarantee nothing; "
                 f"it needs {self._remedy()}"
@@ -289,7 +269,7 @@ class Task:
                 f"central_epsilon is {self.central_epsilon}; it must lie between 0 and "
                 f"local_epsilon, {self.local_epsilon}"
             )
-        coalition = check_float("coalition_epsilon", self.coalition_epsilon)
+        coalition = specs.check_float("coalition_epsilon", self.coalition_epsilon)
         fits = coalition == self.local_epsilon
         rule = f"with one shuffler it must equal local_epsilon, {self.local_epsilon}"
         if self.relay:
@@ -332,7 +312,7 @@ class Task:
         )
 
     @property
-    def relay(self) -> TaskShuffler | None:
+    def relay(self) -> task_parts.TaskShuffler | None:
         """The second shuffler, which receives the reports of the first; None without it."""
         return self.shufflers[1] if len(self.shufflers) > 1 else None
 
@@ -342,24 +322,19 @@ class Task:
         return self.shufflers[0].key
 
     @property
-    def shuffler_key_proof(self) -> bytes:
-        """The shuffler's signature of its key; empty for a key that no device accepts."""
-        return self.shufflers[0].proof
-
-    @property
-    def protocol_row(self) -> ProtocolRow:
+    def protocol_row(self) -> protocols.ProtocolRow:
         """The protocol's row in the table of protocols."""
-        return protocol_named(self.protocol)
+        return protocols.protocol_named(self.protocol)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> protocols.Kind:
         """The kind of one person's value."""
         return "ordered" if self.edges else self.protocol_row.kind
 
     @property
     def groups(self) -> int:
         """Number of groups of the breakdown; 1 without a breakdown."""
-        return group_count(self.breakdown)
+        return domain_spec.group_count(self.breakdown)
 
     @property
     def view_sizes(self) -> tuple[int, ...]:
@@ -388,7 +363,7 @@ class Task:
     @property
     def lasting(self) -> bool:
         """Whether this task shares permanent noise with other tasks of its population."""
-        return isinstance(self.mechanism, RapporSpec) and self.mechanism.lasting_question != ""
+        return getattr(self.mechanism, "lasting_question", "") != ""
 
     @property
     def permanent_scope(self) -> bytes:
@@ -399,7 +374,7 @@ class Task:
         question, labels, encoding, bits, hashes, cohorts and permanent weight. Raises TaskError if
         the task does not collect texts.
         """
-        spec = spec_as(self.mechanism, RapporSpec)
+        spec = spec_as(self.mechanism, specs.RapporSpec)
         shape = (spec.encoding, spec.bits, spec.hashes, spec.cohorts, spec.permanent_weight)
         # JSON encodes different lists of names differently.
         named = [self.population, spec.lasting_question, *self.labels]
@@ -420,7 +395,7 @@ class Task:
         return same and ours == theirs
 
     @property
-    def refinement(self) -> Refinement:
+    def refinement(self) -> protocols.Refinement:
         """
         The refinement of the estimate; raises TaskError if the task does not collect items.
 
@@ -434,9 +409,9 @@ class Task:
         return refinement
 
     @property
-    def item_mechanism(self) -> MechanismSpec:
+    def item_mechanism(self) -> specs.MechanismSpec:
         """The mechanism of a task that collects items; raises TaskError for any other kind."""
-        return spec_as(self.mechanism, MechanismSpec)
+        return spec_as(self.mechanism, specs.MechanismSpec)
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -531,7 +506,7 @@ class Task:
                 f"task format {_OLD_VERSION} is no longer read: let a former version finish the "
                 "task, and publish it again for later answers"
             )
-        kinds = get_args(Kind)
+        kinds = get_args(protocols.Kind)
         if version != FORMAT_VERSION or kind not in kinds:
             raise TaskError(
                 f"this program reads version {FORMAT_VERSION} of tasks of the kinds "
@@ -542,8 +517,8 @@ class Task:
 
 
 @lru_cache(maxsize=64)
-def _dummies_of(views: tuple[TaskView, ...]) -> ViewDummies:
-    return ViewDummies.of_views([view.dummies for view in views])
+def _dummies_of(views: tuple[task_parts.TaskView, ...]) -> named_dummies.ViewDummies:
+    return named_dummies.ViewDummies.of_views([view.dummies for view in views])
 
 
 _LISTED: Final = 4
@@ -566,10 +541,10 @@ def check_local_epsilon(local_epsilon: float) -> float:
     """Return a local ε; raise TaskError unless it is in (0, MAX_LOCAL_EPSILON] or infinite."""
     if not isinstance(local_epsilon, Real) or isinstance(local_epsilon, bool):
         raise TaskError("local_epsilon must be a number")
-    if not (0 < local_epsilon <= MAX_LOCAL_EPSILON or local_epsilon == math.inf):
+    if not (0 < local_epsilon <= limits.MAX_LOCAL_EPSILON or local_epsilon == math.inf):
         raise TaskError(
             f"local_epsilon is {local_epsilon}; it must be above 0.0 and at most "
-            f"{MAX_LOCAL_EPSILON}, or infinite for reports without noise"
+            f"{limits.MAX_LOCAL_EPSILON}, or infinite for reports without noise"
         )
     return float(local_epsilon)
 

@@ -2,14 +2,7 @@
 
 from dataclasses import dataclass
 
-from shuffledp.common.crypto.privacy_tokens import TokenKey, token_challenge
-from shuffledp.common.crypto.signing import (
-    PROOF_BYTES,
-    KeyUse,
-    PublicIdentity,
-    check_key,
-    end_of_validity,
-)
+from shuffledp.common.crypto import privacy_tokens, signing
 from shuffledp.common.errors import TaskError, WireError
 from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
 
@@ -27,29 +20,29 @@ class TokenSpec:
 
     def __post_init__(self) -> None:
         try:
-            TokenKey(self.key)
-            token_challenge(TaskDigest(bytes(DIGEST_BYTES)), self.issuer)
+            privacy_tokens.TokenKey(self.key)
+            privacy_tokens.token_challenge(TaskDigest(bytes(DIGEST_BYTES)), self.issuer)
         except WireError as error:
             raise TaskError(f"tokens: {error}") from error
-        if len(self.proof) != PROOF_BYTES:
+        if len(self.proof) != signing.PROOF_BYTES:
             raise TaskError(
                 f"the proof of the token key has {len(self.proof)} bytes; it must have "
-                f"{PROOF_BYTES}"
+                f"{signing.PROOF_BYTES}"
             )
 
     @property
     def end(self) -> int:
         """The last second since 1970 UTC at which the issuer signs with the key."""
-        return end_of_validity(self.proof)
+        return signing.end_of_validity(self.proof)
 
-    def token_key(self) -> TokenKey:
+    def token_key(self) -> privacy_tokens.TokenKey:
         """Return the key that verifies tokens."""
-        return TokenKey(self.key)
+        return privacy_tokens.TokenKey(self.key)
 
     def challenge(self, digest: TaskDigest) -> bytes:
         """Return the challenge that the tokens of the task with this digest answer."""
-        return token_challenge(digest, self.issuer)
+        return privacy_tokens.token_challenge(digest, self.issuer)
 
-    def check(self, issuer: PublicIdentity) -> None:
+    def check(self, issuer: signing.PublicIdentity) -> None:
         """Raise ProofError unless this issuer signed the key. Run by the user agent."""
-        check_key(issuer, KeyUse.TOKENS, self.issuer, self.key, self.proof)
+        signing.check_key(issuer, signing.KeyUse.TOKENS, self.issuer, self.key, self.proof)

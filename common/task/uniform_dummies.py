@@ -11,30 +11,15 @@ from numpy.typing import NDArray
 
 from shuffledp.common.errors import TaskError
 from shuffledp.common.protocols import DummyDistribution
-from shuffledp.common.task.dummies import (
-    EXTRA_WEIGHT_SUM,
-    MAX_DUMMIES,
-    MAX_TRIALS,
-    Drawn,
-    Dummies,
-    ItemMechanism,
-    Numbers,
-    Sampled,
-    chance_words,
-    check_acceptance,
-    check_expected,
-    every_kth,
-    successes,
-)
-from shuffledp.common.task.specs import check_fields, check_int_range, check_truth, whole
+from shuffledp.common.task import dummies, specs
 
 MAX_GEOMETRICS: Final = 2**16
 """Maximum number of geometric numbers that are summed to one negative binomial number."""
-_Weight = Annotated[int, whole(1, EXTRA_WEIGHT_SUM - 1)]
+_Weight = Annotated[int, specs.whole(1, dummies.EXTRA_WEIGHT_SUM - 1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UniformDummies(Dummies):
+class UniformDummies(dummies.Dummies):
     """
     `per_user` uniform dummies, plus a random number of them.
 
@@ -43,16 +28,16 @@ class UniformDummies(Dummies):
 
     uniform = True
 
-    per_user: Annotated[int, whole(0, MAX_DUMMIES)]
-    trials: Annotated[int, whole(2, MAX_TRIALS)]
+    per_user: Annotated[int, specs.whole(0, dummies.MAX_DUMMIES)]
+    trials: Annotated[int, specs.whole(2, dummies.MAX_TRIALS)]
     extra_weight: _Weight
     """Numerator of the probability or ratio; the denominator is EXTRA_WEIGHT_SUM."""
-    one_length: Annotated[bool, check_truth] = False
+    one_length: Annotated[bool, specs.check_truth] = False
     """Whether submissions are padded to one length."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        check_int_range("most", self.most, 0, MAX_DUMMIES - self.per_user)
+        specs.check_fields(self)
+        specs.check_int_range("most", self.most, 0, dummies.MAX_DUMMIES - self.per_user)
 
     @property
     @abstractmethod
@@ -60,23 +45,23 @@ class UniformDummies(Dummies):
         """Maximum of the random number."""
 
     @abstractmethod
-    def _draw_more(self, n_users: int, rng: Generator) -> Numbers:
+    def _draw_more(self, n_users: int, rng: Generator) -> dummies.Numbers:
         """Draw each user's random number, shape (n_users,), from 0 to `most`."""
 
     @abstractmethod
-    def _ratios(self, k: Numbers) -> NDArray[np.float64]:
+    def _ratios(self, k: dummies.Numbers) -> NDArray[np.float64]:
         """Return P(k + 1) / P(k) of the random number."""
 
     @property
     def extra_probability(self) -> float:
         """extra_weight / EXTRA_WEIGHT_SUM; from 0 to below 1, exact."""
-        return self.extra_weight / EXTRA_WEIGHT_SUM
+        return self.extra_weight / dummies.EXTRA_WEIGHT_SUM
 
     @property
     def lengths(self) -> tuple[int, ...]:
         """Numbers of dummies, padding included, by `every_kth`; for one length the maximum."""
         most = self.per_user + self.most
-        return every_kth(most if self.one_length else self.per_user, most)
+        return dummies.every_kth(most if self.one_length else self.per_user, most)
 
     def length_probabilities(self) -> NDArray[np.float64]:
         if len(self.lengths) == 1:
@@ -84,15 +69,17 @@ class UniformDummies(Dummies):
         logs = np.cumsum([0.0, *np.log(self._ratios(np.arange(self.most)))])  # log P(k) - log P(0)
         return self.by_length(np.exp(logs - log_sum(logs)))
 
-    def draw_numbers(self, n_users: int, rng: Generator) -> Numbers:
+    def draw_numbers(self, n_users: int, rng: Generator) -> dummies.Numbers:
         """Draw each user's number of dummies, shape (n_users,), from per_user to `maximum`."""
         return self.per_user + self._draw_more(n_users, rng)
 
-    def draw(self, mechanism: ItemMechanism, n_users: int, rng: Generator) -> Drawn:
+    def draw(self, mechanism: dummies.ItemMechanism, n_users: int, rng: Generator) -> dummies.Drawn:
         numbers = self.draw_numbers(n_users, rng)
         return numbers, mechanism.dummies(int(numbers.sum()), rng)
 
-    def sample(self, mechanism: ItemMechanism, users: Numbers, rng: Generator) -> Sampled:
+    def sample(
+        self, mechanism: dummies.ItemMechanism, users: dummies.Numbers, rng: Generator
+    ) -> dummies.Sampled:
         n_users = int(users.sum())
         total = int(self.draw_numbers(n_users, rng).sum())
         return mechanism.sample_cells(users, total, rng), n_users + total
@@ -116,13 +103,13 @@ class BinomialDummies(UniformDummies):
     def expected_per_user(self) -> float:
         return self.per_user + self.trials * self.extra_probability
 
-    def _draw_more(self, n_users: int, rng: Generator) -> Numbers:
+    def _draw_more(self, n_users: int, rng: Generator) -> dummies.Numbers:
         numbers = np.zeros(n_users, dtype=np.int64)
         for _ in range(self.trials):
-            numbers += successes(self.extra_weight, n_users, rng)
+            numbers += dummies.successes(self.extra_weight, n_users, rng)
         return numbers
 
-    def _ratios(self, k: Numbers) -> NDArray[np.float64]:
+    def _ratios(self, k: dummies.Numbers) -> NDArray[np.float64]:
         chance = self.extra_probability
         return np.asarray((self.trials - k) / (k + 1) * chance / (1 - chance))
 
@@ -130,7 +117,7 @@ class BinomialDummies(UniformDummies):
     def words(self) -> str:
         return (
             f"{super(BinomialDummies, self).words}, plus a binomial number ({self.trials} trials, "
-            f"{chance_words(self.extra_weight)}), drawn independently"
+            f"{dummies.chance_words(self.extra_weight)}), drawn independently"
         )
 
 
@@ -147,7 +134,7 @@ class FractionalDummies(BinomialDummies):
         more = f"uniform dummies, {self.per_user} each and one more"
         return (
             f"{more if self.per_user else 'one uniform dummy'} with "
-            f"{chance_words(self.extra_weight)}, drawn independently"
+            f"{dummies.chance_words(self.extra_weight)}, drawn independently"
         )
 
 
@@ -177,46 +164,46 @@ class NegativeBinomialDummies(UniformDummies):
 
     distribution = "negative-binomial"
 
-    trials: Annotated[int, whole(1, MAX_GEOMETRICS)]
-    most: Annotated[int, whole(1, MAX_DUMMIES)] = field()
+    trials: Annotated[int, specs.whole(1, MAX_GEOMETRICS)]
+    most: Annotated[int, specs.whole(1, dummies.MAX_DUMMIES)] = field()
 
     def __post_init__(self) -> None:
         super(NegativeBinomialDummies, self).__post_init__()
         n, k, chance = self.trials, self.most, self.extra_probability
         ways = math.lgamma(n + k) - math.lgamma(n) - math.lgamma(k + 1)
         log_probability = ways + n * math.log1p(-chance) + k * math.log(chance)
-        check_acceptance(self.expected_per_user - self.per_user, k, log_probability)
-        check_expected(self.expected_per_user)
+        dummies.check_acceptance(self.expected_per_user - self.per_user, k, log_probability)
+        dummies.check_expected(self.expected_per_user)
 
     @property
     def expected_per_user(self) -> float:
         chance = self.extra_probability
         return self.per_user + self.trials * chance / (1 - chance)
 
-    def _draw_more(self, n_users: int, rng: Generator) -> Numbers:
+    def _draw_more(self, n_users: int, rng: Generator) -> dummies.Numbers:
         numbers, over = np.zeros(n_users, dtype=np.int64), np.ones(n_users, dtype=np.bool_)
         while over.any():
             numbers[over] = self._sums(int(over.sum()), rng)
             over = numbers > self.most
         return numbers
 
-    def _sums(self, n_users: int, rng: Generator) -> Numbers:
+    def _sums(self, n_users: int, rng: Generator) -> dummies.Numbers:
         """Draw each user's sum of geometric numbers: of successes before a failure."""
         total = np.zeros(n_users, dtype=np.int64)
         users = np.repeat(np.arange(n_users), self.trials)
         while len(users):
-            users = users[successes(self.extra_weight, len(users), rng)]
+            users = users[dummies.successes(self.extra_weight, len(users), rng)]
             total += np.bincount(users, minlength=n_users)
         return total
 
-    def _ratios(self, k: Numbers) -> NDArray[np.float64]:
+    def _ratios(self, k: dummies.Numbers) -> NDArray[np.float64]:
         return np.asarray((self.trials + k) / (k + 1) * self.extra_probability)
 
     @property
     def words(self) -> str:
         return (
             f"{super(NegativeBinomialDummies, self).words}, plus a negative binomial number (r = "
-            f"{self.trials}, continuing with {chance_words(self.extra_weight)}), drawn "
+            f"{self.trials}, continuing with {dummies.chance_words(self.extra_weight)}), drawn "
             f"independently, redrawn above {self.most}"
         )
 
@@ -232,18 +219,19 @@ def averaging(dummies_per_user: float) -> BinomialDummies:
     multiple of 1 / EXTRA_WEIGHT_SUM. Run by the analyzer. Raises TaskError if the mean is not in
     0 .. MAX_DUMMIES.
     """
-    if not 0 <= dummies_per_user <= MAX_DUMMIES:
+    if not 0 <= dummies_per_user <= dummies.MAX_DUMMIES:
         raise TaskError(
-            f"dummies_per_user is {dummies_per_user}; it must lie between 0 and {MAX_DUMMIES}"
+            f"dummies_per_user is {dummies_per_user}; it must lie between 0 and "
+            f"{dummies.MAX_DUMMIES}"
         )
     certain = math.floor(dummies_per_user)
-    more = round((dummies_per_user - certain) * EXTRA_WEIGHT_SUM)
-    return of_mean(certain * EXTRA_WEIGHT_SUM + more)
+    more = round((dummies_per_user - certain) * dummies.EXTRA_WEIGHT_SUM)
+    return of_mean(certain * dummies.EXTRA_WEIGHT_SUM + more)
 
 
 def of_mean(weight: int) -> BinomialDummies:
     """Return a fixed or fractional number with the mean weight / EXTRA_WEIGHT_SUM."""
-    certain, extra = divmod(weight, EXTRA_WEIGHT_SUM)
+    certain, extra = divmod(weight, dummies.EXTRA_WEIGHT_SUM)
     if extra:
         return FractionalDummies(per_user=certain, extra_weight=extra)
     return FixedDummies(per_user=certain)

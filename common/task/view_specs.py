@@ -7,17 +7,7 @@ from typing import ClassVar, Final, Literal
 
 from shuffledp.common.errors import TaskError
 from shuffledp.common.protocols import DigitMechanismName, TableMechanismName
-from shuffledp.common.task.domain_spec import AttributeSpec
-from shuffledp.common.task.specs import (
-    MAX_ATTRIBUTES,
-    MAX_DIMENSIONS,
-    MAX_DOMAIN_SIZE,
-    RangedSpec,
-    ReportBytes,
-    Spec,
-    check_fields,
-    check_int_range,
-)
+from shuffledp.common.task import domain_spec, specs
 
 MAX_RADICES: Final = 16
 """Maximum number of digits of a number."""
@@ -27,7 +17,7 @@ MAX_POINTS: Final = 2**24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DigitSpec(RangedSpec):
+class DigitSpec(specs.RangedSpec):
     """
     Digits of one number, or of several, without local noise.
 
@@ -39,7 +29,7 @@ class DigitSpec(RangedSpec):
     noiseless: ClassVar[Literal[True]] = True
 
     name: DigitMechanismName
-    report_bytes: ReportBytes
+    report_bytes: specs.ReportBytes
     radices: tuple[int, ...]
     """Number of values of each digit, the most significant first."""
     numbers: int = 1
@@ -47,11 +37,11 @@ class DigitSpec(RangedSpec):
 
     def __post_init__(self) -> None:
         super(DigitSpec, self).__post_init__()  # slots=True made another class
-        check_int_range("the number of radices", len(self.radices), 1, MAX_RADICES)
+        specs.check_int_range("the number of radices", len(self.radices), 1, MAX_RADICES)
         for radix in self.radices:
-            check_int_range("a radix", radix, 2, MAX_RADIX)
-        check_int_range("the product of the radices", self.points, 2, MAX_POINTS)
-        check_int_range("numbers", self.numbers, 1, MAX_DIMENSIONS)
+            specs.check_int_range("a radix", radix, 2, MAX_RADIX)
+        specs.check_int_range("the product of the radices", self.points, 2, MAX_POINTS)
+        specs.check_int_range("numbers", self.numbers, 1, specs.MAX_DIMENSIONS)
 
     @property
     def points(self) -> int:
@@ -68,7 +58,7 @@ class DigitSpec(RangedSpec):
         return self.numbers
 
 
-MAX_TABLES: Final = MAX_ATTRIBUTES * (MAX_ATTRIBUTES + 1) // 2
+MAX_TABLES: Final = specs.MAX_ATTRIBUTES * (specs.MAX_ATTRIBUTES + 1) // 2
 MAX_TABLE_ATTRIBUTES: Final = 2
 NO_MORE_ATTRIBUTES: Final = (
     f"a table may have at most {MAX_TABLE_ATTRIBUTES} attributes: ask for every pair of them, or "
@@ -77,28 +67,28 @@ NO_MORE_ATTRIBUTES: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableSpec(Spec):
+class TableSpec(specs.Spec):
     """The attributes of a person, and the tables of one or two of them that are asked for."""
 
     noiseless: ClassVar[Literal[True]] = True
 
     name: TableMechanismName
-    attributes: tuple[AttributeSpec, ...]
+    attributes: tuple[domain_spec.AttributeSpec, ...]
     tables: tuple[tuple[int, ...], ...] = field(metadata={"key": "views"})
     """The attributes of each table by number, ascending. Cells count the last one fastest."""
-    report_bytes: ReportBytes
+    report_bytes: specs.ReportBytes
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        specs.check_fields(self)
         number = len(self.attributes)
-        check_int_range("the number of attributes", number, 2, MAX_ATTRIBUTES)
+        specs.check_int_range("the number of attributes", number, 2, specs.MAX_ATTRIBUTES)
         if len({*self.attribute_names}) < number:
             raise TaskError("two attributes have the same name")
         for table in self.tables:
             if len(table) > MAX_TABLE_ATTRIBUTES:
                 raise TaskError(f"a table has {len(table)} attributes; {NO_MORE_ATTRIBUTES}")
             for attribute in table:
-                check_int_range("the number of a table's attribute", attribute, 0, number - 1)
+                specs.check_int_range("the number of a table's attribute", attribute, 0, number - 1)
             if not table or table != tuple(sorted({*table})):
                 names = ", ".join(self.attribute_names[each] for each in table) or "nothing"
                 raise TaskError(f"a table is of {names}; it must be of one or two different ones")
@@ -107,7 +97,8 @@ class TableSpec(Spec):
         if missing := {*range(number)} - {each for table in self.tables for each in table}:
             name = self.attribute_names[min(missing)]
             raise TaskError(f"{name} is in no table; each attribute must be in one")
-        check_int_range("the number of all cells", sum(self.view_sizes()), 2, MAX_DOMAIN_SIZE)
+        cells = sum(self.view_sizes())
+        specs.check_int_range("the number of all cells", cells, 2, specs.MAX_DOMAIN_SIZE)
 
     @property
     def attribute_names(self) -> tuple[str, ...]:

@@ -15,16 +15,9 @@ from shuffledp.common.crypto.signing import SignedTask
 from shuffledp.common.errors import ProofError, WireError
 from shuffledp.common.limits import parse_count
 from shuffledp.common.task_digest import DIGEST_BYTES
+from shuffledp.common.transparency import merkle
 from shuffledp.common.transparency.checkpoint import SignedCheckpoint
 from shuffledp.common.transparency.log import EntryKind, LogEntry
-from shuffledp.common.transparency.merkle import (
-    EMPTY_ROOT,
-    MAX_SIZE,
-    OLD_COPY,
-    Path,
-    leaf_hash,
-    node_hash,
-)
 
 MAX_ADDED: Final = 16
 """Maximum number of entries in one call: checking each task may take a second."""
@@ -35,16 +28,16 @@ MAX_ADDED_BYTES: Final = 3 * 1024 * 1024
 def joined_root(subtrees: Sequence[bytes]) -> bytes:
     """Return the root of the tree that full subtrees make up, the largest first."""
     if not subtrees:
-        return EMPTY_ROOT
-    return reduce(lambda right, left: node_hash(left, right), reversed(subtrees))
+        return merkle.EMPTY_ROOT
+    return reduce(lambda right, left: merkle.node_hash(left, right), reversed(subtrees))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
     """A checkpoint of a log, and all entries that it adds to an older one."""
 
-    old_size: Annotated[int, partial(parse_count, maximum=MAX_SIZE)]
-    subtrees: Path
+    old_size: Annotated[int, partial(parse_count, maximum=merkle.MAX_SIZE)]
+    subtrees: merkle.Path
     """Roots of the old tree's full subtrees, the largest first."""
     checkpoint: SignedCheckpoint
     entries: tuple[LogEntry, ...]
@@ -72,12 +65,12 @@ class Growth:
         if len(grown) != old_size.bit_count() or joined_root(grown) != old_root:
             raise ProofError(
                 f"the log's first {old_size} entries are not those of its last checkpoint: "
-                f"{OLD_COPY}"
+                f"{merkle.OLD_COPY}"
             )
         for number, entry in enumerate(self.entries, old_size + 1):
-            leaf = leaf_hash(entry.to_bytes())
+            leaf = merkle.leaf_hash(entry.to_bytes())
             for _ in range((number & -number).bit_length() - 1):
-                leaf = node_hash(grown.pop(), leaf)
+                leaf = merkle.node_hash(grown.pop(), leaf)
             grown.append(leaf)
         added = len(self.entries)
         if size != old_size + added or joined_root(grown) != root:

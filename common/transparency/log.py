@@ -23,26 +23,15 @@ from enum import IntEnum
 from functools import partial
 from typing import Annotated, ClassVar, Final, Self
 
-from shuffledp.common.crypto.signing import (
-    IDENTITY_BYTES,
-    SIGNATURE_BYTES,
-    PublicIdentity,
-    SignedTask,
-)
+from shuffledp.common.crypto import signing
 from shuffledp.common.errors import ProofError, WireError
 from shuffledp.common.limits import parse_count
 from shuffledp.common.task_digest import DIGEST_BYTES
+from shuffledp.common.transparency import merkle
 from shuffledp.common.transparency.checkpoint import NoteKey, SignedCheckpoint
-from shuffledp.common.transparency.merkle import (
-    MAX_SIZE,
-    LogTree,
-    Path,
-    leaf_hash,
-    verify_inclusion,
-)
 
 _LABEL: Final = b"shuffledp v1 log entry"
-_Index = Annotated[int, partial(parse_count, maximum=MAX_SIZE)]
+_Index = Annotated[int, partial(parse_count, maximum=merkle.MAX_SIZE)]
 
 
 class EntryKind(IntEnum):
@@ -65,8 +54,8 @@ class LogEntry:
     content: bytes
 
     def __post_init__(self) -> None:
-        task = DIGEST_BYTES + SIGNATURE_BYTES
-        expected = task if self.kind == EntryKind.TASK else IDENTITY_BYTES
+        task = DIGEST_BYTES + signing.SIGNATURE_BYTES
+        expected = task if self.kind == EntryKind.TASK else signing.IDENTITY_BYTES
         if len(self.content) != expected:
             raise WireError(
                 f"a log entry of kind {self.kind} has {len(self.content)} bytes of content; "
@@ -74,14 +63,9 @@ class LogEntry:
             )
 
     @classmethod
-    def of_task(cls, signed: SignedTask) -> Self:
+    def of_task(cls, signed: signing.SignedTask) -> Self:
         """Return the entry of a task. Run by the analyzer and by devices."""
         return cls(EntryKind.TASK, signed.digest() + signed.signature)
-
-    @classmethod
-    def of_key(cls, kind: EntryKind, identity: PublicIdentity) -> Self:
-        """Return the entry of a party's key."""
-        return cls(kind, identity.raw)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Self:
@@ -108,9 +92,9 @@ class LogProof:
     """An entry's place in the log, for a device that computes the entry itself."""
 
     index: _Index
-    path: Path
+    path: merkle.Path
     checkpoint: SignedCheckpoint
-    consistency: Path
+    consistency: merkle.Path
     """From the device's last checkpoint; empty if it has none."""
 
 
@@ -120,7 +104,7 @@ class LogCopy:
     def __init__(self) -> None:
         self._leaves: list[bytes] = []
         self._indices: dict[bytes, int] = {}
-        self._trees: dict[int, LogTree] = {}
+        self._trees: dict[int, merkle.LogTree] = {}
         self.checkpoints: Sequence[SignedCheckpoint] = ()
         """The smallest first."""
 
@@ -152,9 +136,9 @@ class LogCopy:
         """Return at most `limit` leaves after the first `after`."""
         return self._leaves[after : after + limit]
 
-    def tree(self, size: int) -> LogTree:
+    def tree(self, size: int) -> merkle.LogTree:
         """Return the tree over the first leaves."""
-        return self._trees.get(size) or LogTree(self._leaves[:size])
+        return self._trees.get(size) or merkle.LogTree(self._leaves[:size])
 
     def prove(self, entry: LogEntry, log_size: int) -> LogProof | None:
         """
@@ -164,7 +148,7 @@ class LogCopy:
         device's. If the device's is larger than all, so that the log was rolled back, it gets the
         newest, and refuses it. Returns None if no checkpoint has the entry.
         """
-        index = self._indices.get(leaf_hash(entry.to_bytes()), self.size)
+        index = self._indices.get(merkle.leaf_hash(entry.to_bytes()), self.size)
         having = [one for one in self.checkpoints if one.checkpoint.size > index]
         if not having:
             return None
@@ -186,15 +170,15 @@ class LogEvidence:
     checkpoint: SignedCheckpoint
     entry: LogEntry
     index: _Index
-    path: Path
+    path: merkle.Path
     """Inclusion path of the entry."""
     refused: bool = False
     """Whether the device refused the checkpoint, which was not proven to continue its last one."""
 
     def verify(self) -> None:
         """Check that the checkpoint's tree has the entry at the index, or raise ProofError."""
-        head, leaf = self.checkpoint.checkpoint, leaf_hash(self.entry.to_bytes())
-        verify_inclusion(leaf, self.index, head.size, self.path, head.root)
+        head, leaf = self.checkpoint.checkpoint, merkle.leaf_hash(self.entry.to_bytes())
+        merkle.verify_inclusion(leaf, self.index, head.size, self.path, head.root)
 
     def is_signed(self, key: NoteKey) -> bool:
         """Return whether the log or witness with this key signed the checkpoint, with the entry."""

@@ -11,12 +11,7 @@ from dataclasses import dataclass
 
 from shuffledp.common.crypto.signing import SigningIdentity
 from shuffledp.common.errors import SettingsError
-from shuffledp.common.transparency.checkpoint import (
-    Checkpoint,
-    NoteKey,
-    NoteSignature,
-    SignedCheckpoint,
-)
+from shuffledp.common.transparency import checkpoint
 
 Proof = Callable[[int, bytes, int, bytes], None]
 """Checks (old size, old root, new size, new root); raises ProofError unless new extends old."""
@@ -28,7 +23,7 @@ class Witness:
 
     name: str
     identity: SigningIdentity
-    log: NoteKey
+    log: checkpoint.NoteKey
 
     def __post_init__(self) -> None:
         if self.identity.public_identity() == self.log.identity:
@@ -36,13 +31,13 @@ class Witness:
 
     def cosign(
         self,
-        last: Checkpoint,
-        signed: SignedCheckpoint,
+        last: checkpoint.Checkpoint,
+        signed: checkpoint.SignedCheckpoint,
         *,
         old_size: int,
         proof: Proof,
         seconds: int,
-    ) -> NoteSignature | None:
+    ) -> checkpoint.NoteSignature | None:
         """
         Check a checkpoint against the last cosigned one, and cosign it.
 

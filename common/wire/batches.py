@@ -7,39 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from shuffledp.common.errors import WireError
-from shuffledp.common.limits import (
-    parse_bounded,
-    parse_count,
-    parse_fixed,
-    parse_positive,
-    parse_refused,
-)
-from shuffledp.common.messages.batch import (
-    MAX_PARTS,
-    BatchManifest,
-    BatchPart,
-    BatchProgress,
-    BatchState,
-    BatchStatus,
-)
-from shuffledp.common.messages.inclusion_proof import (
-    HASH_BYTES,
-    MAX_BITS,
-    PREFIX_BYTES,
-    BatchCommitment,
-    InclusionProof,
-    split,
-)
-from shuffledp.common.messages.submission import REFUSALS
+from shuffledp.common import errors, limits
+from shuffledp.common.messages import batch, inclusion_proof, submission
+from shuffledp.common.messages.batch import BatchManifest, BatchPart, BatchState
+from shuffledp.common.messages.inclusion_proof import HASH_BYTES, BatchCommitment, InclusionProof
 from shuffledp.common.task_digest import TaskDigest
-from shuffledp.common.wire.fields import (
-    MAX_MESSAGE_BYTES,
-    Codec,
-    EnumCodec,
-    digest_from_wire,
-    parse_stored,
-)
+from shuffledp.common.wire import fields
 from shuffledp.protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2
 
 MAX_CHUNK_BYTES: Final = 1024 * 1024
@@ -47,15 +20,15 @@ REPORTS_WANTED: Final = (("shuffledp-reports-wanted", "1"),)
 """Initial metadata that asks for the reports of an accepted part."""
 
 
-_STATES: Final = EnumCodec(BatchState, shuffler_pb2.BatchState.DESCRIPTOR)
-_STATUS: Final = Codec(BatchStatus, shuffler_pb2.GetBatchStatusResponse)
-_PROGRESS: Final = Codec(
-    BatchProgress,
+_STATES: Final = fields.EnumCodec(BatchState, shuffler_pb2.BatchState.DESCRIPTOR)
+_STATUS: Final = fields.Codec(batch.BatchStatus, shuffler_pb2.GetBatchStatusResponse)
+_PROGRESS: Final = fields.Codec(
+    batch.BatchProgress,
     shuffler_pb2.GetBatchProgressResponse,
-    {"refused": partial(parse_refused, causes=REFUSALS)},
+    {"refused": partial(limits.parse_refused, causes=submission.REFUSALS)},
 )
-_MANIFEST: Final = Codec(BatchManifest, analyzer_pb2.BatchManifest)
-_PART: Final = Codec(BatchPart, analyzer_pb2.BatchPart)
+_MANIFEST: Final = fields.Codec(BatchManifest, analyzer_pb2.BatchManifest)
+_PART: Final = fields.Codec(BatchPart, analyzer_pb2.BatchPart)
 status_to_wire, status_from_wire = _STATUS.to_wire, _STATUS.from_wire
 progress_to_wire, progress_from_wire = _PROGRESS.to_wire, _PROGRESS.from_wire
 
@@ -78,7 +51,7 @@ def delivery_to_wire(manifest: BatchManifest, n_parts: int) -> analyzer_pb2.Begi
 def delivery_from_wire(message: analyzer_pb2.BeginDeliveryRequest) -> tuple[BatchManifest, int]:
     """Parse the announcement of a delivery: manifest, number of parts. Run by the analyzer."""
     manifest = _MANIFEST.from_wire(message.manifest)
-    return manifest, parse_positive("n_parts", message.n_parts, MAX_PARTS)
+    return manifest, limits.parse_positive("n_parts", message.n_parts, batch.MAX_PARTS)
 
 
 def arrived_from_wire(message: analyzer_pb2.BeginDeliveryResponse) -> tuple[set[int], bool]:
@@ -94,7 +67,7 @@ def part_to_wire(part: BatchPart) -> analyzer_pb2.DeliverPartRequest:
 def part_from_wire(message: analyzer_pb2.DeliverPartRequest) -> BatchPart:
     """Parse the first message of a part's delivery. Run by the analyzer."""
     if message.WhichOneof("message") != "part":
-        raise WireError("the delivery of a part must begin with its header")
+        raise errors.WireError("the delivery of a part must begin with its header")
     return _PART.from_wire(message.part)
 
 
@@ -106,22 +79,22 @@ def wants_reports(initial_metadata: Iterable[tuple[str, str | bytes]]) -> bool:
 def chunk_from_wire(message: analyzer_pb2.DeliverPartRequest) -> bytes:
     """Parse a chunk of sealed reports. Run by the analyzer."""
     if message.WhichOneof("message") != "sealed_reports":
-        raise WireError("after its header, a part must contain only sealed reports")
+        raise errors.WireError("after its header, a part must contain only sealed reports")
     if not message.sealed_reports:
-        raise WireError("sealed_reports has 0 bytes; a chunk must hold at least one report")
-    return parse_bounded("sealed_reports", message.sealed_reports, MAX_CHUNK_BYTES)
+        raise errors.WireError("sealed_reports has 0 bytes; a chunk must hold at least one report")
+    return limits.parse_bounded("sealed_reports", message.sealed_reports, MAX_CHUNK_BYTES)
 
 
 MAX_SENTINELS: Final = 10_000
 """Maximum number of sentinels in one call."""
-_PART_BYTES: Final = MAX_MESSAGE_BYTES // 2
+_PART_BYTES: Final = fields.MAX_MESSAGE_BYTES // 2
 """Maximum bytes of one call's sentinels, so that they arrive in time over a slow connection."""
 _FIELD_BYTES: Final = 8
 """Maximum overhead of each sentinel on the wire."""
 _COUNT_BYTES: Final = 4
 
 
-_COMMITMENT: Final = Codec(BatchCommitment, inclusion_pb2.BatchCommitment)
+_COMMITMENT: Final = fields.Codec(BatchCommitment, inclusion_pb2.BatchCommitment)
 commitment_to_wire, commitment_from_wire = _COMMITMENT.to_wire, _COMMITMENT.from_wire
 """Convert a commitment; a caller that parses one must verify its signature."""
 
@@ -129,22 +102,23 @@ commitment_to_wire, commitment_from_wire = _COMMITMENT.to_wire, _COMMITMENT.from
 def commitment_from_bytes(stored: bytes) -> BatchCommitment:
     """Parse a stored commitment; raise WireError if it is damaged."""
     return commitment_from_wire(
-        parse_stored(inclusion_pb2.BatchCommitment, stored, "commitment of this batch")
+        fields.parse_stored(inclusion_pb2.BatchCommitment, stored, "commitment of this batch")
     )
 
 
 def prefix_to_wire(digest: TaskDigest, prefix: int | None) -> shuffler_pb2.GetInclusionRequest:
     """Encode a request for a bucket, or for the commitment alone if `prefix` is None."""
-    number = b"" if prefix is None else prefix.to_bytes(PREFIX_BYTES)
+    number = b"" if prefix is None else prefix.to_bytes(inclusion_proof.PREFIX_BYTES)
     return shuffler_pb2.GetInclusionRequest(task_digest=digest, prefix=number)
 
 
 def prefix_from_wire(message: shuffler_pb2.GetInclusionRequest) -> tuple[TaskDigest, int | None]:
     """Parse a request: task, and bucket or None (the commitment alone). Run by the shuffler."""
-    digest = digest_from_wire(message.task_digest)
+    digest = fields.digest_from_wire(message.task_digest)
     if not message.prefix:
         return digest, None
-    return digest, int.from_bytes(parse_fixed("prefix", message.prefix, PREFIX_BYTES))
+    number = limits.parse_fixed("prefix", message.prefix, inclusion_proof.PREFIX_BYTES)
+    return digest, int.from_bytes(number)
 
 
 def proof_to_wire(
@@ -165,16 +139,15 @@ def proof_to_wire(
 def proof_from_wire(message: shuffler_pb2.GetInclusionResponse) -> InclusionProof:
     """Parse a proof; the caller verifies it."""
     commitment = commitment_from_wire(message.commitment)
-    padded = parse_bounded("bucket", message.bucket, MAX_MESSAGE_BYTES)
+    padded = limits.parse_bounded("bucket", message.bucket, fields.MAX_MESSAGE_BYTES)
     n_leaves, leaves = int.from_bytes(padded[:_COUNT_BYTES]), padded[_COUNT_BYTES:]
     if n_leaves * HASH_BYTES > len(leaves):
-        raise WireError(
+        raise errors.WireError(
             f"a bucket of {n_leaves} leaves has {len(leaves)} bytes; a leaf has {HASH_BYTES}"
         )
-    path = parse_bounded("path", message.path, MAX_BITS * HASH_BYTES)
-    return InclusionProof(
-        commitment=commitment, bucket=leaves[: n_leaves * HASH_BYTES], path=split(path)
-    )
+    path = limits.parse_bounded("path", message.path, inclusion_proof.MAX_BITS * HASH_BYTES)
+    steps, bucket = inclusion_proof.split(path), leaves[: n_leaves * HASH_BYTES]
+    return InclusionProof(commitment=commitment, bucket=bucket, path=steps)
 
 
 def sentinel_parts(sentinels: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
@@ -193,10 +166,11 @@ def sentinels_from_wire(
     message: analyzer_pb2.RegisterSentinelsRequest,
 ) -> tuple[TaskDigest, list[bytes], bool]:
     """Parse sentinels: task, each one's leaves, whether acknowledged. Run by the analyzer."""
-    parse_count("the number of sentinels", len(message.sentinels), MAX_SENTINELS)
+    limits.parse_count("the number of sentinels", len(message.sentinels), MAX_SENTINELS)
     for leaves in message.sentinels:
         if not leaves or len(leaves) % HASH_BYTES:
-            raise WireError(
+            raise errors.WireError(
                 f"a sentinel has {len(leaves)} bytes of leaves; each leaf has {HASH_BYTES}"
             )
-    return digest_from_wire(message.task_digest), list(message.sentinels), message.acknowledged
+    digest = fields.digest_from_wire(message.task_digest)
+    return digest, list(message.sentinels), message.acknowledged

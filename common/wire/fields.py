@@ -1,7 +1,7 @@
 """
 Convert messages whose fields match a dataclass.
 
-The package `wire` parses all messages but the shuffler's own, between its processes. It checks
+The package `wire` parses all messages but those between one party's own processes. It checks
 lengths, and ranges that do not depend on a task.
 """
 
@@ -70,10 +70,6 @@ class EnumCodec(Generic[E]):
         return self._members[number]
 
 
-READERS: Final[Mapping[str, Rule]] = {"task_digest": lambda _, field: digest_from_wire(field)}
-"""Readers, by name, of fields that mean the same in every message."""
-
-
 class Codec(Generic[V, M]):
     """
     Converts between a dataclass and a message with the same fields.
@@ -106,7 +102,9 @@ class Codec(Generic[V, M]):
         if unknown:
             raise KeyError(f"{value.__name__} has no field {', '.join(sorted(unknown))}")
         rules = stated_rules(value)  # type: ignore[arg-type]  # mypy calls types unhashable
-        given, self._readers = {**READERS, **(readers or {})}, dict[str, Rule | None]()
+        given: Mapping[str, Rule]
+        given = {"task_digest": lambda _, field: digest_from_wire(field), **(readers or {})}
+        self._readers = dict[str, Rule | None]()
         for field in own:
             name, (kind, rule) = field.name, rules[field.name]
             if rule and name in given:
@@ -116,9 +114,7 @@ class Codec(Generic[V, M]):
         coded = {name: x.to_wire for name, x in self._readers.items() if isinstance(x, both)}
         self._value, self._message = value, message
         self._writers = {**coded, **(writers or {})}
-        self._fields = [
-            (field.name, known[field.name], field.default is not MISSING) for field in own
-        ]
+        self._fields = [(each.name, known[each.name], each.default is not MISSING) for each in own]
 
     def __call__(self, _name: str, message: M) -> V:
         """Parse a field of another message; see `from_wire`."""

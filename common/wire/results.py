@@ -9,29 +9,9 @@ import numpy as np
 
 from shuffledp.common.errors import LedgerError, WireError
 from shuffledp.common.limits import parse_bounded, parse_count, parse_positive, parse_word
+from shuffledp.common.messages import ledger_entry, result
 from shuffledp.common.messages.guarantee import Coalition, Guarantee, Waived
-from shuffledp.common.messages.ledger_entry import (
-    MAX_NOTE_CHARACTERS,
-    ChainedEntry,
-    Decision,
-    DecisionEntry,
-    LedgerEntry,
-)
-from shuffledp.common.messages.result import (
-    MAX_FIGURE,
-    BitTable,
-    Estimate,
-    FoundValues,
-    Histogram,
-    IntervalTable,
-    KeyValues,
-    Means,
-    Result,
-    ShareTable,
-    ShareTables,
-    parse_counts,
-    parse_figures,
-)
+from shuffledp.common.messages.ledger_entry import ChainedEntry, DecisionEntry, LedgerEntry
 from shuffledp.common.protocols import PROTOCOLS
 from shuffledp.common.task.spec_forms import MECHANISMS
 from shuffledp.common.task.specs import MAX_BITS, MAX_COHORTS, MAX_DOMAIN_SIZE
@@ -43,21 +23,19 @@ MAX_LEDGER_ENTRIES: Final = 10_000
 """Maximum number of entries in one answer."""
 MAX_ENTRY_NUMBER: Final = 2**63 - 1
 
-_HISTOGRAM: Final = Codec(Histogram, analyzer_pb2.GetResultResponse)
-_MEANS: Final = Codec(Means, analyzer_pb2.Means, apart=frozenset({"unbiased"}))
+_HISTOGRAM: Final = Codec(result.Histogram, analyzer_pb2.GetResultResponse)
+_MEANS: Final = Codec(result.Means, analyzer_pb2.Means, apart=frozenset({"unbiased"}))
 _KEY_VALUES: Final = Codec(
-    KeyValues, analyzer_pb2.KeyValues, writers={"reports": np.ndarray.tolist}
+    result.KeyValues, analyzer_pb2.KeyValues, writers={"reports": np.ndarray.tolist}
 )
 _FOUND_VALUES: Final = Codec(
-    FoundValues, analyzer_pb2.FoundValues, writers={"reports": np.ndarray.tolist}
+    result.FoundValues, analyzer_pb2.FoundValues, writers={"reports": np.ndarray.tolist}
 )
-_SHARE_TABLE: Final = Codec(ShareTable, analyzer_pb2.ShareTable)
+_SHARE_TABLE: Final = Codec(result.ShareTable, analyzer_pb2.ShareTable)
 _SHARE_TABLES: Final = Codec(
-    ShareTables,
+    result.ShareTables,
     analyzer_pb2.ShareTables,
-    dict.fromkeys(
-        ("tables", "attributes"), lambda _, each: tuple(map(_SHARE_TABLE.from_wire, each))
-    ),
+    dict.fromkeys(("tables", "attributes"), lambda _, raw: tuple(map(_SHARE_TABLE.from_wire, raw))),
     dict.fromkeys(("tables", "attributes"), partial(map, _SHARE_TABLE.to_wire)),
 )
 _GUARANTEE: Final = Codec(
@@ -66,7 +44,7 @@ _GUARANTEE: Final = Codec(
     {"coalition": lambda _, coalition: parse_word("a coalition", coalition, get_args(Coalition))},
 )
 _RESULT: Final = Codec(
-    Result,
+    result.Result,
     analyzer_pb2.GetResultResponse,
     {
         "protocol": lambda _, protocol: parse_word("the protocol", protocol, tuple(PROTOCOLS)),
@@ -79,23 +57,23 @@ _RESULT: Final = Codec(
 )
 
 
-_CODED: Final[Mapping[type[Estimate], tuple[str, Codec[Any, Any]]]] = {
-    KeyValues: ("key_values", _KEY_VALUES),
-    FoundValues: ("found_values", _FOUND_VALUES),
-    ShareTables: ("share_tables", _SHARE_TABLES),
+_CODED: Final[Mapping[type[result.Estimate], tuple[str, Codec[Any, Any]]]] = {
+    result.KeyValues: ("key_values", _KEY_VALUES),
+    result.FoundValues: ("found_values", _FOUND_VALUES),
+    result.ShareTables: ("share_tables", _SHARE_TABLES),
 }
 _NESTED: Final = ("means", "bit_table", "key_values", "found_values", "share_tables")
 """Fields of estimates other than histograms."""
 
 
-def estimate_to_wire(estimate: Estimate, message: analyzer_pb2.GetResultResponse) -> None:
+def estimate_to_wire(estimate: result.Estimate, message: analyzer_pb2.GetResultResponse) -> None:
     """Encode an estimate into the message of a result."""
-    if isinstance(estimate, Histogram):
+    if isinstance(estimate, result.Histogram):
         message.MergeFrom(_HISTOGRAM.to_wire(estimate))
-    elif isinstance(estimate, Means):
+    elif isinstance(estimate, result.Means):
         message.means.CopyFrom(_MEANS.to_wire(estimate))
         message.means.biased = not estimate.unbiased
-    elif isinstance(estimate, BitTable):
+    elif isinstance(estimate, result.BitTable):
         message.bit_table.cohort_sizes.extend(estimate.cohort_sizes.tolist())
         message.bit_table.bit_counts.extend(estimate.bit_counts.ravel().tolist())
     else:
@@ -103,7 +81,7 @@ def estimate_to_wire(estimate: Estimate, message: analyzer_pb2.GetResultResponse
         getattr(message, name).CopyFrom(codec.to_wire(estimate))
 
 
-def estimate_from_wire(message: analyzer_pb2.GetResultResponse) -> Estimate:
+def estimate_from_wire(message: analyzer_pb2.GetResultResponse) -> result.Estimate:
     """Parse a result's estimate; raise WireError unless there is exactly one."""
     stated = [name for name in _NESTED if message.HasField(name)]
     stated += ["frequencies"] if message.frequencies else []
@@ -116,17 +94,19 @@ def estimate_from_wire(message: analyzer_pb2.GetResultResponse) -> Estimate:
         return _bit_table_from_wire(message.bit_table)
     for name, codec in _CODED.values():
         if stated == [name]:
-            estimate: Estimate = codec.from_wire(getattr(message, name))
+            estimate: result.Estimate = codec.from_wire(getattr(message, name))
             return estimate
     parse_positive("the number of values", len(message.frequencies), MAX_DOMAIN_SIZE)
     histogram = _HISTOGRAM.from_wire(message)
     if message.half_widths:  # of an earlier version, in five times as many steps
-        widths = parse_figures("half_widths", message.half_widths, minimum=0, maximum=MAX_FIGURE)
-        return replace(histogram, table=IntervalTable.alike(widths[::5]))
+        widths = result.parse_figures(
+            "half_widths", message.half_widths, minimum=0, maximum=result.MAX_FIGURE
+        )
+        return replace(histogram, table=result.IntervalTable.alike(widths[::5]))
     return histogram
 
 
-def _bit_table_from_wire(message: analyzer_pb2.BitTable) -> BitTable:
+def _bit_table_from_wire(message: analyzer_pb2.BitTable) -> result.BitTable:
     cohorts = parse_positive("the number of cohorts", len(message.cohort_sizes), MAX_COHORTS)
     bits, rest = divmod(len(message.bit_counts), cohorts)
     if rest:
@@ -135,20 +115,20 @@ def _bit_table_from_wire(message: analyzer_pb2.BitTable) -> BitTable:
             "each cohort must have the same number"
         )
     parse_positive("the number of bits", bits, MAX_BITS)
-    return BitTable(
-        cohort_sizes=parse_counts("cohort_sizes", message.cohort_sizes),
-        bit_counts=parse_counts("bit_counts", message.bit_counts).reshape(cohorts, bits),
+    return result.BitTable(
+        cohort_sizes=result.parse_counts("cohort_sizes", message.cohort_sizes),
+        bit_counts=result.parse_counts("bit_counts", message.bit_counts).reshape(cohorts, bits),
     )
 
 
-def result_to_wire(result: Result) -> analyzer_pb2.GetResultResponse:
+def result_to_wire(released: result.Result) -> analyzer_pb2.GetResultResponse:
     """Encode a released result."""
-    message = _RESULT.to_wire(result)
-    estimate_to_wire(result.estimate, message)
+    message = _RESULT.to_wire(released)
+    estimate_to_wire(released.estimate, message)
     return message
 
 
-def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
+def result_from_wire(message: analyzer_pb2.GetResultResponse) -> result.Result:
     """
     Parse a released result, which must have a guarantee against the analyzer.
 
@@ -161,7 +141,7 @@ def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
     return _RESULT.from_wire(message, estimate=estimate_from_wire(message))
 
 
-def result_from_bytes(stored: bytes) -> Result:
+def result_from_bytes(stored: bytes) -> result.Result:
     """Parse a stored result; raise WireError if it is damaged."""
     message = parse_stored(analyzer_pb2.GetResultResponse, stored, "result of this task")
     return result_from_wire(message)
@@ -198,16 +178,14 @@ def ledger_to_wire(entries: Sequence[ChainedEntry]) -> analyzer_pb2.GetLedgerRes
     return analyzer_pb2.GetLedgerResponse(entries=map(_entry_to_wire, entries))
 
 
-def ledger_from_wire(
-    message: analyzer_pb2.GetLedgerResponse,
-) -> list[ChainedEntry]:
+def ledger_from_wire(message: analyzer_pb2.GetLedgerResponse) -> list[ChainedEntry]:
     """Parse a page of ledger entries; `verify` checks that they form a chain."""
     parse_count("the number of ledger entries", len(message.entries), MAX_LEDGER_ENTRIES)
     return list(map(_entry_from_wire, message.entries))
 
 
 def decision_to_wire(
-    digest: TaskDigest, decision: Decision, note: str
+    digest: TaskDigest, decision: ledger_entry.Decision, note: str
 ) -> analyzer_pb2.DecideBatchRequest:
     """Encode a decision on a batch without a result; raise WireError for a bad note."""
     return analyzer_pb2.DecideBatchRequest(task_digest=digest, decision=decision, note=_note(note))
@@ -215,9 +193,9 @@ def decision_to_wire(
 
 def decision_from_wire(
     message: analyzer_pb2.DecideBatchRequest,
-) -> tuple[TaskDigest, Decision, str]:
+) -> tuple[TaskDigest, ledger_entry.Decision, str]:
     """Parse a decision on a batch without a result. Run by the analyzer."""
-    decision = parse_word("the decision", message.decision, get_args(Decision))
+    decision = parse_word("the decision", message.decision, get_args(ledger_entry.Decision))
     return digest_from_wire(message.task_digest), decision, _note(message.note)
 
 
@@ -225,7 +203,7 @@ def _note(text: str) -> str:
     """Check a note, which may come from a command line that is no valid text."""
     if not text.strip() or text != text.encode(errors="replace").decode():
         raise WireError("the note must be text, and not blank")
-    return parse_bounded("the note", text, MAX_NOTE_CHARACTERS)
+    return parse_bounded("the note", text, ledger_entry.MAX_NOTE_CHARACTERS)
 
 
 def decided_to_wire(entry: DecisionEntry) -> analyzer_pb2.DecideBatchResponse:

@@ -56,9 +56,8 @@ def outcomes_to_wire(
     outcomes: Sequence[Outcome], receipt: bytes = b""
 ) -> shuffler_pb2.SubmitBulkResponse:
     """Encode submissions' outcomes, and the receipt for the stored ones (empty if none)."""
-    return shuffler_pb2.SubmitBulkResponse(
-        outcomes=map(_OUTCOMES.to_wire, outcomes), receipt=receipt
-    )
+    numbers = map(_OUTCOMES.to_wire, outcomes)
+    return shuffler_pb2.SubmitBulkResponse(outcomes=numbers, receipt=receipt)
 
 
 def outcomes_from_wire(message: shuffler_pb2.SubmitBulkResponse) -> list[Outcome]:

@@ -3,15 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
+from shuffledp.common import limits
 from shuffledp.common.crypto.signing import SIGNATURE_BYTES, KeyUse, SignedTask, split_key
 from shuffledp.common.errors import WireError
-from shuffledp.common.limits import (
-    MAX_UNIX_TIME,
-    parse_bounded,
-    parse_count,
-    parse_fixed,
-    parse_positive,
-)
 from shuffledp.common.messages.batch import TaskSummary
 from shuffledp.common.task import canonical
 from shuffledp.common.task.draft import TaskDraft
@@ -32,8 +26,8 @@ def signed_task_to_wire(signed: SignedTask) -> task_pb2.SignedTask:
 def signed_task_from_wire(message: task_pb2.SignedTask) -> SignedTask:
     """Parse a published task; its bytes are kept unchanged."""
     return SignedTask(
-        task_bytes=parse_bounded("task", message.task, canonical.MAX_TASK_BYTES),
-        signature=parse_fixed("signature", message.signature, SIGNATURE_BYTES),
+        task_bytes=limits.parse_bounded("task", message.task, canonical.MAX_TASK_BYTES),
+        signature=limits.parse_fixed("signature", message.signature, SIGNATURE_BYTES),
     )
 
 
@@ -44,7 +38,7 @@ def task_question_from_wire(
     digest = digest_from_wire(message.task_digest)
     if not message.HasField("log_size"):
         return digest, None
-    return digest, parse_count("log_size", message.log_size, MAX_SIZE)
+    return digest, limits.parse_count("log_size", message.log_size, MAX_SIZE)
 
 
 def draft_to_wire(draft: TaskDraft) -> analyzer_pb2.CreateTaskRequest:
@@ -78,7 +72,7 @@ def summaries_to_wire(
 
 def summaries_from_wire(message: analyzer_pb2.ListTasksResponse) -> list[TaskSummary]:
     """Parse a page of the list of tasks; raise WireError unless it is sorted by digest."""
-    parse_count("the number of tasks", len(message.tasks), MAX_LISTED_TASKS)
+    limits.parse_count("the number of tasks", len(message.tasks), MAX_LISTED_TASKS)
     summaries = [_SUMMARY.from_wire(summary) for summary in message.tasks]
     digests = [summary.task_digest for summary in summaries]
     if digests != sorted(set(digests)):
@@ -88,7 +82,7 @@ def summaries_from_wire(message: analyzer_pb2.ListTasksResponse) -> list[TaskSum
 
 def time_from_wire(message: analyzer_pb2.ListTasksResponse) -> int:
     """Return the analyzer's time; raise WireError if it is of a version that does not tell it."""
-    return parse_positive("the analyzer's time", message.now, MAX_UNIX_TIME)
+    return limits.parse_positive("the analyzer's time", message.now, limits.MAX_UNIX_TIME)
 
 
 def description_to_wire(

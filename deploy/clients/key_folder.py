@@ -32,7 +32,7 @@ from shuffledp.common.runtime.certificates import (
     extra_hosts,
 )
 from shuffledp.common.runtime.state_directory import atomic_write
-from shuffledp.common.runtime.trust import Trust
+from shuffledp.common.runtime.tls import Trust
 from shuffledp.common.runtime.validation import read_file
 from shuffledp.deploy.terminal.files import all_or_nothing
 

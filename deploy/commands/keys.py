@@ -21,8 +21,7 @@ from shuffledp.common.runtime.certificates import (
     WARN_DAYS,
     WITNESS,
 )
-from shuffledp.common.runtime.clock import SystemClock
-from shuffledp.common.runtime.confirmed_clock import confirm
+from shuffledp.common.runtime.clock import SystemClock, confirm
 from shuffledp.common.runtime.state_directory import StateDirectory
 from shuffledp.deploy.clients.key_folder import KeyFolder
 from shuffledp.deploy.commands import options

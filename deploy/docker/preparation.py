@@ -33,7 +33,7 @@ from shuffledp.common.runtime.certificates import FRONT_END, INTERNAL_ROLES, REL
 from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.common.runtime.key_store import load_identity
 from shuffledp.common.runtime.state_directory import StateDirectory, atomic_write
-from shuffledp.common.runtime.trust import Trust
+from shuffledp.common.runtime.tls import Trust
 from shuffledp.common.runtime.witness_service import load_witness_key
 from shuffledp.deploy.clients.issuer import draw_people
 from shuffledp.deploy.clients.key_folder import KeyFolder

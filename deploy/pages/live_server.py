@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from shuffledp.common.runtime.http_server import HttpServer
-from shuffledp.common.runtime.http_settings import host_names
+from shuffledp.common.runtime.settings import host_names
 from shuffledp.deploy.pages.live_feed import LiveFeed
 
 _HEADERS: Final = (

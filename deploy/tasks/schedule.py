@@ -13,7 +13,7 @@ from shuffledp.common.dates import utc
 from shuffledp.common.errors import TaskError
 from shuffledp.common.limits import MAX_UNIX_TIME, unknown_keys
 from shuffledp.common.messages.batch import TaskState, TaskSummary
-from shuffledp.common.runtime.confirmed_clock import TOLERANCE
+from shuffledp.common.runtime.clock import TOLERANCE
 from shuffledp.common.runtime.validation import read_toml
 from shuffledp.common.task.draft import TaskDraft
 from shuffledp.common.task.specs import check_int_range

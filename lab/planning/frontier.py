@@ -152,7 +152,7 @@ class Frontier:
         root = np.sqrt(np.maximum(half**2 - 2 * self._power * rest, 0))
         blanket = np.where(rest > 0, 2 * rest / (half + root), 0.0)
         least_noise = blanket_of(answers, target.noise_cap)
-        if target.may_be_plain and row.may_be_noiseless:
+        if target.may_be_plain and row.local_noise == "optional":
             least_noise = np.where(blanket > least_noise, least_noise, 0.0)
         if row.noiseless:
             blanket = np.zeros_like(blanket)

@@ -14,8 +14,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from shuffledp.analyzer.settings import AnalyzerSettings
-from shuffledp.common.runtime.http_settings import HttpSettings
-from shuffledp.common.runtime.settings import KeyHolderSettings, ServiceSettings, load
+from shuffledp.common.runtime.settings import HttpSettings, KeyHolderSettings, ServiceSettings, load
 from shuffledp.deploy.docker.__main__ import DEFAULT_BASE
 from shuffledp.deploy.docker.bill_of_materials import pins
 from shuffledp.deploy.docker.deployment import IMAGES, SCALE_IMAGES, VARIANTS

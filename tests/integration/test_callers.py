@@ -16,8 +16,7 @@ from shuffledp.common.runtime.admission_interceptor import AdmissionInterceptor
 from shuffledp.common.runtime.certificates import FRONT_END, Authority, Certificate
 from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.common.runtime.rpc import bind, make_server, open_channel
-from shuffledp.common.runtime.tls import Tls, TlsFiles, development_files
-from shuffledp.common.runtime.trust import Trust
+from shuffledp.common.runtime.tls import Tls, TlsFiles, Trust, development_files
 from shuffledp.common.wire.tasks import draft_to_wire
 from shuffledp.protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, shuffler_pb2
 from tests.support.clients import DEADLINE, envelopes, fetch_task, refusal, result_of

@@ -57,7 +57,7 @@ def _restarted(path: Path) -> WitnessServicer:
 
 
 _TASK: Final = SignedTask(task_bytes=b"{}", signature=bytes(64))
-_KEY: Final = LogEntry.of_key(EntryKind.ISSUER_KEY, SigningIdentity(bytes(32)).public_identity())
+_KEY: Final = LogEntry(EntryKind.ISSUER_KEY, SigningIdentity(bytes(32)).public_identity().raw)
 _GROWTH: Final = Growth(
     old_size=5,
     subtrees=LogTree(_LOG.leaves).full_subtrees(5),

@@ -24,9 +24,10 @@ from shuffledp.common.messages.inclusion_proof import HASH_BYTES, bucket_hash, s
 from shuffledp.common.messages.ledger_entry import Decision, DecisionEntry, verify
 from shuffledp.common.messages.submission import Outcome
 from shuffledp.common.runtime.blocks import FolderBlocks
+from shuffledp.common.runtime.parts import jobs
 from shuffledp.common.task.draft import PairDraft
 from shuffledp.common.task_digest import TaskDigest
-from shuffledp.common.wire import batches, fields, issuance, jobs, results, submissions, tasks
+from shuffledp.common.wire import batches, fields, issuance, results, submissions, tasks
 from shuffledp.deploy.results.export import as_json
 from shuffledp.deploy.results.ledger import LedgerView
 from shuffledp.deploy.terminal.json_output import dumps

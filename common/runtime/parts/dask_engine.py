@@ -21,15 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from shuffledp.common.crypto.hpke_pool import HpkePool
 from shuffledp.common.errors import EngineAwayError, PeerError, SettingsError, WireError
 from shuffledp.common.runtime import logs
-from shuffledp.common.runtime.parts.executor import (
-    ATTEMPTS,
-    PARTS_AHEAD,
-    Executor,
-    Job,
-    LocalExecutor,
-    PartMetrics,
-    gather,
-)
+from shuffledp.common.runtime.parts import executor
 from shuffledp.common.runtime.parts.jobs import OfferedJobs
 from shuffledp.common.runtime.service import Service
 from shuffledp.common.runtime.settings import KeyHolderSettings
@@ -39,7 +31,7 @@ from shuffledp.protos.shuffledp.v1 import jobs_pb2_grpc
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-J = TypeVar("J", bound=Job)
+J = TypeVar("J", bound=executor.Job)
 T = TypeVar("T")
 
 RemotePart = Callable[[str, str, str, int], Awaitable[Any]]
@@ -60,7 +52,7 @@ class _LostPartError(Exception):
     """A part must be computed again."""
 
 
-class EngineExecutor(Executor):
+class EngineExecutor(executor.Executor):
     """Runs parts on a Dask engine."""
 
     def __init__(
@@ -70,7 +62,7 @@ class EngineExecutor(Executor):
         tls: TlsFiles,
         remote: RemotePart,
         jobs: OfferedJobs,
-        metrics: PartMetrics,
+        metrics: executor.PartMetrics,
         patience: float = _PATIENCE,
     ) -> None:
         """
@@ -109,14 +101,15 @@ class EngineExecutor(Executor):
         """
         with self._jobs.offer(job) as kind:
             name = stage.__name__
-            found = await gather(self._run_part(kind, job.folder, name, part) for part in parts)
+            calls = (self._run_part(kind, job.folder, name, part) for part in parts)
+            found = await executor.gather(calls)
         await self._restart_workers()
         return found
 
     async def _run_part(self, kind: str, folder: str, stage: str, part: int) -> Any:  # noqa: ANN401  # any stage's
         async with self._slot():
             with self._metrics.running():
-                for attempt in range(ATTEMPTS):
+                for attempt in range(executor.ATTEMPTS):
                     if attempt:
                         self._metrics.record_retry(stage)
                         await asyncio.sleep(_PAUSE_SECONDS)
@@ -125,7 +118,7 @@ class EngineExecutor(Executor):
                         call = (self._remote, kind, folder, stage, part)
                         return await self._result(client, client.submit(*call, pure=False))
         raise EngineAwayError(
-            f"the engine lost a part {ATTEMPTS} times: its workers die, do not reach the "
+            f"the engine lost a part {executor.ATTEMPTS} times: its workers die, do not reach the "
             "coordinator, or have another version or wrong settings"
         )
 
@@ -161,7 +154,7 @@ class EngineExecutor(Executor):
         await self._connected()
         async with self._changed:
             await self._changed.wait_for(
-                lambda: self._running < PARTS_AHEAD * max(1, self._total("total_threads"))
+                lambda: self._running < executor.PARTS_AHEAD * max(1, self._total("total_threads"))
             )
             self._running += 1
         try:
@@ -242,16 +235,16 @@ class EngineExecutor(Executor):
 
 def open_executor(
     service: Service, settings: KeyHolderSettings, pool: HpkePool, remote: RemotePart
-) -> Executor:
+) -> executor.Executor:
     """
     Return the executor in a service's settings: an engine whose workers run `remote`, or the pool.
 
     The service's other processes can fetch the jobs whose parts run.
     """
-    metrics, jobs = PartMetrics(service.metrics.metrics, service.clock), OfferedJobs()
+    metrics, jobs = executor.PartMetrics(service.metrics.metrics, service.clock), OfferedJobs()
     service.internal.append(partial(jobs_pb2_grpc.add_JobsServicer_to_server, jobs))
     if settings.executor is None or settings.internal_tls_directory is None:
-        return LocalExecutor(pool=pool, metrics=metrics)
+        return executor.LocalExecutor(pool=pool, metrics=metrics)
     engine = EngineExecutor(
         settings.executor,
         tls=TlsFiles.within(settings.internal_tls_directory, "coordinator"),

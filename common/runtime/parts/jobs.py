@@ -8,17 +8,19 @@ while it runs a part.
 import asyncio
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import Any, Self
+from dataclasses import fields
+from typing import Any, Self, TypeVar
 
+from shuffledp.common import errors
 from shuffledp.common.crypto.secret import forbid_core_dumps
-from shuffledp.common.errors import PeerError, PeerRefusalError, SettingsError, UnknownJobError
 from shuffledp.common.runtime.parts.executor import Job
 from shuffledp.common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
 from shuffledp.common.runtime.settings import KeyHolderSettings
 from shuffledp.common.runtime.tls import Tls, TlsFiles
 from shuffledp.common.wire.fields import MAX_RESULT_BYTES
-from shuffledp.common.wire.jobs import job_from_wire, job_to_wire
 from shuffledp.protos.shuffledp.v1 import jobs_pb2, jobs_pb2_grpc
+
+J = TypeVar("J", bound=Job)
 
 
 class OfferedJobs(jobs_pb2_grpc.JobsServicer):
@@ -44,7 +46,7 @@ class OfferedJobs(jobs_pb2_grpc.JobsServicer):
         """Return an offered job with its secrets; raise UnknownJobError for any other."""
         job = self._jobs.get((request.kind, request.folder))
         if job is None:
-            raise UnknownJobError("no part of this job runs now")
+            raise errors.UnknownJobError("no part of this job runs now")
         return job_to_wire(job)
 
 
@@ -75,7 +77,7 @@ class PartRunner:
         """
         coordinator, directory = settings.coordinator, settings.internal_tls_directory
         if settings.role != "worker" or coordinator is None or directory is None:
-            raise SettingsError(f"the role is {settings.role}; parts run in workers")
+            raise errors.SettingsError(f"the role is {settings.role}; parts run in workers")
         forbid_core_dumps()
         files = TlsFiles.within(directory, settings.role)
         return cls(coordinator, Tls(files=files, identity=files.read()), jobs, places)
@@ -90,11 +92,43 @@ class PartRunner:
         request = jobs_pb2.GetJobRequest(kind=kind, folder=folder)
         try:
             message = await reply(stub.GetJob(request, timeout=SHORT_DEADLINE), "the coordinator")
-        except PeerRefusalError as error:  # which cannot be pickled
-            raise PeerError(f"the coordinator refuses a worker: {error}") from None
+        except errors.PeerRefusalError as error:  # which cannot be pickled
+            raise errors.PeerError(f"the coordinator refuses a worker: {error}") from None
         job = job_from_wire(self._jobs[kind], message, self._places)
         return await asyncio.to_thread(getattr(job, stage), part)
 
     async def close(self) -> None:
         """Close the channel."""
         await self._channel.close()
+
+
+def job_to_wire(job: Job) -> jobs_pb2.GetJobResponse:
+    """Convert a job's numbers, texts and bytes, secrets included; leave out all other fields."""
+    found = {field.name: getattr(job, field.name) for field in fields(job)}
+    return jobs_pb2.GetJobResponse(
+        numbers={name: value for name, value in found.items() if isinstance(value, int)},
+        texts={name: value for name, value in found.items() if isinstance(value, str)},
+        contents={name: value for name, value in found.items() if isinstance(value, bytes)},
+    )
+
+
+def job_from_wire(kind: type[J], message: jobs_pb2.GetJobResponse, places: Mapping[str, Any]) -> J:
+    """
+    Convert a job of this class, whose other fields are in `places`. Run by workers.
+
+    Raises WireError if a field is missing or of another type. Ranges are not checked: the message
+    comes from this party's own coordinator.
+    """
+    by_type: dict[object, Mapping[str, Any]] = {
+        int: message.numbers,
+        str: message.texts,
+        bytes: message.contents,
+    }
+    values = {}
+    for field in fields(kind):
+        own_type = getattr(field.type, "__supertype__", field.type)  # that of a NewType
+        found = by_type.get(own_type, places)
+        if field.name not in found:
+            raise errors.WireError(f"the job has no {field.name}")
+        values[field.name] = found[field.name]
+    return kind(**values)

@@ -33,7 +33,7 @@ from tests.support.scrapes import series_of, value
 from tests.support.tasks import published
 from tests.support.transparency import empty
 
-_KEY: Final = LogEntry.of_key(EntryKind.ANALYZER_KEY, SigningIdentity(bytes(32)).public_identity())
+_KEY: Final = LogEntry(EntryKind.ANALYZER_KEY, SigningIdentity(bytes(32)).public_identity().raw)
 
 
 class _Witness:

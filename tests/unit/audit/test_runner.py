@@ -103,7 +103,7 @@ def _with_subset_selection(patch: pytest.MonkeyPatch) -> AuditRun:
     widened = Literal[MechanismName, "subset-selection"]
     patch.setattr("shuffledp.common.protocols.MechanismName", widened)
     patch.setitem(MechanismSpec.__annotations__, "name", widened)
-    patch.setattr("shuffledp.common.task.specs.stated_rules", stated_rules.__wrapped__)
+    patch.setattr("shuffledp.common.limits.stated_rules", stated_rules.__wrapped__)
     mechanisms = {**ITEM_MECHANISMS, name: SubsetSelection}
     for module in ("shuffledp.common.mechanisms.registry", "shuffledp.analyzer.task_builder"):
         patch.setattr(f"{module}.ITEM_MECHANISMS", mechanisms)

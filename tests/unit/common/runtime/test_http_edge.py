@@ -20,8 +20,8 @@ from shuffledp.common.errors import ConnectionLimitError, OverloadError, Shuffle
 from shuffledp.common.runtime.access import CALLS, CallKind
 from shuffledp.common.runtime.admission import Admission
 from shuffledp.common.runtime.http_edge import MAX_BODY_BYTES, MAX_SHORT_BYTES, HttpEdge, read_json
-from shuffledp.common.runtime.http_settings import HttpSettings
 from shuffledp.common.runtime.peer import Peer
+from shuffledp.common.runtime.settings import HttpSettings
 from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, task_pb2
 from shuffledp.shuffler.servicer import ShufflerServicer
 from tests.support.http_attacks import MANY_LISTS

@@ -15,7 +15,7 @@ from shuffledp.common.errors import SettingsError
 from shuffledp.common.runtime import http_server, logs
 from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.common.runtime.http_server import HttpServer, ServerCertificate
-from shuffledp.common.runtime.http_settings import host_names
+from shuffledp.common.runtime.settings import host_names
 from shuffledp.common.runtime.tls import development_files
 from tests.support import http_attacks
 from tests.support.tables import table

@@ -13,8 +13,7 @@ from shuffledp.common.runtime.admission import Admission
 from shuffledp.common.runtime.admission_interceptor import AdmissionInterceptor
 from shuffledp.common.runtime.certificates import PARTIES, Authority
 from shuffledp.common.runtime.rpc import bind, make_server, open_channel, reply
-from shuffledp.common.runtime.tls import TlsIdentity
-from shuffledp.common.runtime.trust import Trust
+from shuffledp.common.runtime.tls import TlsIdentity, Trust
 
 _MIB: Final = 1 << 20
 _MOST: Final = {

@@ -12,10 +12,9 @@ from shuffledp.common.crypto.signing import SigningIdentity
 from shuffledp.common.errors import SettingsError, StorageError
 from shuffledp.common.runtime.certificates import DEVELOPMENT_DAYS
 from shuffledp.common.runtime.http_edge import serve_http
-from shuffledp.common.runtime.http_settings import HttpSettings
 from shuffledp.common.runtime.metrics import OF_SERVERS, ProcessMetrics
 from shuffledp.common.runtime.service import Service
-from shuffledp.common.runtime.settings import ServiceSettings
+from shuffledp.common.runtime.settings import HttpSettings, ServiceSettings
 from shuffledp.common.runtime.tls import development_files
 from tests.support.issuers import people_file
 from tests.support.scrapes import series_of, value

@@ -128,7 +128,7 @@ def test_a_damaged_certificate_is_refused_when_it_is_read(
 def test_a_coordinator_makes_certificates_only_where_its_authoritys_key_is(tmp_path: Path) -> None:
     """Where an operator made them, the directory stays as it is: it may be read-only."""
     made, given, clock = tmp_path / "made", tmp_path / "given", ManualClock()
-    tls.internal_identity(made, "coordinator", clock)
+    tls.internal_tls(made, "coordinator", clock)
     given.mkdir()
     for name in ("authority.pem", "coordinator.pem", "coordinator.key"):
         (given / name).write_bytes((made / name).read_bytes())
@@ -136,7 +136,7 @@ def test_a_coordinator_makes_certificates_only_where_its_authoritys_key_is(tmp_p
     names = {path.name for path in given.iterdir()}
 
     assert {"front-end.pem", "worker.key", "scheduler.pem"} <= {p.name for p in made.iterdir()}
-    opened = tls.internal_identity(given, "coordinator", clock)
+    opened = tls.internal_tls(given, "coordinator", clock)
     assert (made / "coordinator.pem").read_bytes() == opened.identity.certificate
     assert names == {path.name for path in given.iterdir()}
 

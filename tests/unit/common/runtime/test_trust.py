@@ -11,8 +11,7 @@ from cryptography.x509.oid import NameOID
 from shuffledp.audit.harness.clock import ManualClock
 from shuffledp.common.errors import CallerError, SettingsError
 from shuffledp.common.runtime.certificates import FRONT_END, Authority, Certificate
-from shuffledp.common.runtime.tls import Tls, VerifiedCallers, development_files
-from shuffledp.common.runtime.trust import Trust
+from shuffledp.common.runtime.tls import Tls, Trust, VerifiedCallers, development_files
 from tests.support.tables import table
 
 _NOW = ManualClock().now()

@@ -18,7 +18,7 @@ def test_the_bytes_of_an_entry_are_fixed() -> None:
         1: (LogEntry.of_task(signed), signed.digest() + signed.signature),
         **{
             kind: (
-                LogEntry.of_key(EntryKind(kind), _IDENTITY.public_identity()),
+                LogEntry(EntryKind(kind), _IDENTITY.public_identity().raw),
                 _IDENTITY.public_identity().raw,
             )
             for kind in (2, 3, 4, 5)

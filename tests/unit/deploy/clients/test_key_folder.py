@@ -5,8 +5,7 @@ import pytest
 from shuffledp.audit.harness.clock import ManualClock
 from shuffledp.common.errors import SettingsError
 from shuffledp.common.runtime.certificates import FRONT_END, PARTIES, Certificate
-from shuffledp.common.runtime.tls import Tls, TlsFiles, development_files
-from shuffledp.common.runtime.trust import Trust
+from shuffledp.common.runtime.tls import Tls, TlsFiles, Trust, development_files
 from shuffledp.deploy.clients.key_folder import KeyFolder
 from tests.support.tables import table
 

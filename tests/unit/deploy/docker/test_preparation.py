@@ -12,8 +12,7 @@ from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.common.runtime.key_store import load_identity
 from shuffledp.common.runtime.settings import KeyHolderSettings
 from shuffledp.common.runtime.state_directory import StateDirectory
-from shuffledp.common.runtime.tls import TlsFiles
-from shuffledp.common.runtime.trust import Trust
+from shuffledp.common.runtime.tls import TlsFiles, Trust
 from shuffledp.common.runtime.witness_service import WitnessServicer, load_witness_key
 from shuffledp.common.transparency.checkpoint import NoteKey, SignatureType
 from shuffledp.deploy.clients.key_folder import KeyFolder

@@ -28,9 +28,9 @@ from shuffledp.common.messages.batch import BatchId, BatchManifest, BatchState
 from shuffledp.common.messages.inclusion_proof import leaves_of, tree_over
 from shuffledp.common.receiving import delivery_table
 from shuffledp.common.runtime.key_store import KeyStore
+from shuffledp.common.runtime.parts.jobs import job_from_wire, job_to_wire
 from shuffledp.common.runtime.state_directory import StateDirectory
 from shuffledp.common.task.task import Task
-from shuffledp.common.wire.jobs import job_from_wire, job_to_wire
 from shuffledp.shuffler.relay.layer_jobs import RelayJob
 from shuffledp.shuffler.server import publish_keys
 from shuffledp.shuffler.settings import ShufflerSettings

@@ -62,7 +62,7 @@ _CHEAP: Final = _task("sbin")
 """Checked in a millisecond."""
 _TASKS: Final = [_signed(replace(_CHEAP, nonce=bytes([n]) * 32)) for n in range(6)]
 _KEYS: Final = [
-    LogEntry.of_key(EntryKind.ISSUER_KEY, SigningIdentity(bytes([n]) * 32).public_identity())
+    LogEntry(EntryKind.ISSUER_KEY, SigningIdentity(bytes([n]) * 32).public_identity().raw)
     for n in range(20)
 ]
 _FALSE: Final = _signed(replace(_CHEAP, central_epsilon=0.97 * _CHEAP.central_epsilon))
@@ -460,7 +460,7 @@ async def test_a_new_witness_catches_up_with_a_long_log(
         monkeypatch.setattr(log_table, "MAX_ADDED_BYTES", 10)
         size = 25
     made = (SigningIdentity(n.to_bytes(32)).public_identity() for n in range(size - 10))
-    keys = [LogEntry.of_key(EntryKind.WITNESS_KEY, one) for one in made]
+    keys = [LogEntry(EntryKind.WITNESS_KEY, one.raw) for one in made]
     await core.store.run(log_table.append, keys[: size // 2])
     tasks = [await core.publish() for _ in range(10)]
     await core.store.run(log_table.append, keys[size // 2 :])

@@ -10,10 +10,9 @@ from shuffledp.common.messages.batch import BatchId
 from shuffledp.common.runtime.blocks import FolderBlocks
 from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.common.runtime.parts.executor import Job
-from shuffledp.common.runtime.parts.jobs import OfferedJobs, PartRunner
+from shuffledp.common.runtime.parts.jobs import OfferedJobs, PartRunner, job_from_wire, job_to_wire
 from shuffledp.common.runtime.settings import KeyHolderSettings
 from shuffledp.common.runtime.tls import Tls, development_files
-from shuffledp.common.wire.jobs import job_from_wire, job_to_wire
 from shuffledp.protos.shuffledp.v1 import jobs_pb2
 from tests.support.coordinators import coordinator
 
