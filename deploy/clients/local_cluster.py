@@ -320,8 +320,4 @@ class PageCluster(Cluster):
 
     def _http(self, party: str) -> dict[str, Any]:
         tls = self._host.settings("http_", "http_hosts") if self._host else {"http_plain": True}
-        return {
-            "http_listen": self._web[party],
-            "http_origins": [self.url("publisher")],
-            **tls,
-        }
+        return {"http_listen": self._web[party], "http_origins": [self.url("publisher")], **tls}

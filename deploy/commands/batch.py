@@ -40,9 +40,7 @@ def _add_command(decision: Decision) -> None:
     """Add the command of a decision."""
 
     def decide(
-        task: options.TaskArgument,
-        note: str,
-        connections: CommandConnections,
+        task: options.TaskArgument, note: str, connections: CommandConnections
     ) -> options.Printed:
         entry = options.ask(
             connections.analyzer, lambda client: client.decide(task, decision, note)
@@ -69,9 +67,7 @@ _add_command("drop")
 
 @options.command(app, "shuffledp batch show DIGEST", "shuffledp batch show DIGEST --relay")
 def show(
-    task: options.TaskArgument,
-    connections: CommandConnections,
-    relay: options.Flag = False,
+    task: options.TaskArgument, connections: CommandConnections, relay: options.Flag = False
 ) -> options.Printed:
     """Print the state of a task's batch at a shuffler.
 
@@ -91,9 +87,7 @@ def show(
 
 @options.command(app, "shuffledp batch erase DIGEST")
 def erase(
-    task: options.TaskArgument,
-    connections: CommandConnections,
-    relay: options.Flag = False,
+    task: options.TaskArgument, connections: CommandConnections, relay: options.Flag = False
 ) -> options.Printed:
     """Erase a closed batch at the shuffler, undelivered.
 

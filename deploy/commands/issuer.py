@@ -129,12 +129,7 @@ def fetch(
             raise SettingsError("this task requires no tokens")
         async with connections.issuer(operator=False) as client:
             return await fetch_tokens(
-                client,
-                wanted,
-                task,
-                people,
-                seed=seed_file.read_bytes(),
-                progress=progress,
+                client, wanted, task, people, seed=seed_file.read_bytes(), progress=progress
             )
 
     with Progress(console=terminal(stderr=True)) as bar:

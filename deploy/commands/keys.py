@@ -118,10 +118,7 @@ def trust(
 
 
 @options.command(app, "shuffledp keys revoke keys shuffler")
-def revoke(
-    directory: Directory,
-    party: Annotated[str, typer.Argument()],
-) -> options.Printed:
+def revoke(directory: Directory, party: Annotated[str, typer.Argument()]) -> options.Printed:
     """Revoke a party's certificates permanently.
 
     Copy each party's authority.pem to its machine: servers then refuse these certificates at once.

@@ -74,8 +74,7 @@ OptionalOutput = Annotated[Path | None, typer.Option(callback=writable)]
 OutputName = Annotated[Path | None, typer.Option(callback=in_folder)]
 """A folder to write, or a name to which endings are added."""
 Page = Annotated[
-    Path | None,
-    typer.Option(callback=writable, help="Write a self-contained page for a browser."),
+    Path | None, typer.Option(callback=writable, help="Write a self-contained page for a browser.")
 ]
 AllGuarantees = Annotated[
     bool,

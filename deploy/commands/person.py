@@ -136,9 +136,7 @@ _MEANING_WITH_TWO = _MEANING | {
 
 @options.command(app, "shuffledp receipt DIGEST")
 def receipt(
-    task: options.TaskArgument,
-    connections: CommandConnections,
-    person: options.Person = "",
+    task: options.TaskArgument, connections: CommandConnections, person: options.Person = ""
 ) -> options.Printed:
     """Show whether your answer arrived and was counted, with the shuffler's receipt."""
     from shuffledp.deploy.clients.user_agent import ask_for_receipt

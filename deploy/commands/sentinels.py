@@ -121,8 +121,7 @@ def check_sentinels(
     with SentinelFile.opened(file, digest) as opened:
         sentinels = opened.sentinels
     found = options.ask(
-        connections.device,
-        lambda first: look_up(first, digest, sentinels, signer, second),
+        connections.device, lambda first: look_up(first, digest, sentinels, signer, second)
     )
     fields = {"task_digest": digest.hex(), **asdict(found)}
     print_answer(fields, partial(show, found), json=json)

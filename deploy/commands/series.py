@@ -65,9 +65,7 @@ def publish(
         draft = replace(series.draft_of(number), tokens=tokens, relay=keyed.relay)
         return replace(draft, shuffler_key=keyed.shuffler_key)
 
-    async def publish_now(
-        operator: OperatorClient,
-    ) -> tuple[dict[str, Any], Publication | None]:
+    async def publish_now(operator: OperatorClient) -> tuple[dict[str, Any], Publication | None]:
         now = SystemClock().now()
         check_same_time(now, await operator.now())
         return await publish_due(series, complete, now, operator)
@@ -95,9 +93,7 @@ def publish(
     "shuffledp series forecast daily.toml",
 )
 def forecast(
-    template: Template,
-    connections: CommandConnections,
-    users: int | None = None,
+    template: Template, connections: CommandConnections, users: int | None = None
 ) -> options.Printed:
     """
     Compute each round's cost and the end of budgets.

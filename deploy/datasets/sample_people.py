@@ -274,11 +274,7 @@ def with_attributes(
 
 
 def people_of(
-    data: Dataset,
-    kind: Kind,
-    n_users: int | None,
-    seed: int | None,
-    span: Span | None = None,
+    data: Dataset, kind: Kind, n_users: int | None, seed: int | None, span: Span | None = None
 ) -> SamplePeople:
     """
     Draw people, by default all, of a data set whose labels have the format of `contribute`.

@@ -25,10 +25,7 @@ Pages = dict[str, tuple[bytes, Callable[[], bytes]]]
 
 def live_pages(page: bytes, feed: LiveFeed) -> Pages:
     """Return a page and its feed."""
-    return {
-        "": (HTML, lambda: page),
-        "progress.json": (b"application/json", lambda: feed.answer),
-    }
+    return {"": (HTML, lambda: page), "progress.json": (b"application/json", lambda: feed.answer)}
 
 
 @asynccontextmanager
