@@ -16,7 +16,6 @@ from shuffledp.deploy.commands import options
 from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import print_written, terminal
 from shuffledp.deploy.terminal.files import write
-from shuffledp.deploy.terminal.json_output import print_json
 from shuffledp.protos.shuffledp.v1 import user_agent_pb2
 
 _MAX_BYTES: Final = 16 * 1024 * 1024
@@ -49,8 +48,7 @@ def check(
     connections: CommandConnections,
     analyzer_identity: Path | None = None,
     witness: list[str] | None = None,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Search for two histories that the log or a witness signed.
 
@@ -73,28 +71,18 @@ def check(
             "one of the witnesses given: they are of another log, or damaged"
         )
     forks = {key.name: fork for key in keys if (fork := find_fork(evidence, key)) is not None}
-    if json:
-        sizes = {name: [_size(one) for one in fork] for name, fork in forks.items()}
-        print_json({"pieces": len(evidence), "valid": valid, "forks": sizes})
-        raise typer.Exit(bool(forks))
-    console = terminal()
-    for name, (first, second) in forks.items():
-        console.print(
-            f"Fork: {name} signed two histories, with checkpoints of {_size(first)} and "
-            f"{_size(second)} entries.",
-            markup=False,
-            soft_wrap=True,
+    sizes = {n: [one.checkpoint.checkpoint.size for one in fork] for n, fork in forks.items()}
+    text = "\n".join(
+        f"Fork: {name} signed two histories, with checkpoints of {first} and {second} entries."
+        for name, (first, second) in sizes.items()
+    )
+    text = text or f"No fork in {valid} valid pieces of evidence of {len(evidence)}."
+    if not forks and (refused := sum(one.refused for one in evidence)):
+        text += (
+            f"\n{refused} checkpoints were refused because nothing proved that they continue the "
+            "device's last one; that alone convicts nobody. Add other devices' evidence."
         )
-    if not forks:
-        refused = sum(one.refused for one in evidence)
-        console.print(f"No fork in {valid} valid pieces of evidence of {len(evidence)}.")
-        if refused:
-            console.print(
-                f"{refused} checkpoints were refused because nothing proved that they continue the "
-                "device's last one; that alone convicts nobody. Add other devices' evidence."
-            )
-        return
-    raise typer.Exit(1)
+    return {"pieces": len(evidence), "valid": valid, "forks": sizes}, text, bool(forks)
 
 
 def _witness_key(given: str) -> NoteKey:
@@ -102,10 +90,6 @@ def _witness_key(given: str) -> NoteKey:
     if not Path(given).is_file():
         return NoteKey.parse(given)
     return NoteKey.parse(read_file(Path(given)).decode("ascii", "replace").strip())
-
-
-def _size(evidence: LogEvidence) -> int:
-    return evidence.checkpoint.checkpoint.size
 
 
 def read_evidence(file: Path) -> list[LogEvidence]:

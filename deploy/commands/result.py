@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from rich.console import Console
 
 from shuffledp.common.crypto.signing import SignedTask
 from shuffledp.deploy.commands import options
 from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import print_written, terminal
 from shuffledp.deploy.terminal.files import write
-from shuffledp.deploy.terminal.json_output import print_json
 
 app = typer.Typer()
 
@@ -35,8 +35,7 @@ def result(
     quantile: str = "",
     ranges: Annotated[list[str] | None, typer.Option("--range")] = None,
     guarantees: options.AllGuarantees = False,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Print or write a released result with 95 % intervals. Needs the operator token.
 
@@ -60,7 +59,7 @@ def result(
         Questions,
         asked_ranges,
     )
-    from shuffledp.deploy.results.export import as_json, shufflers_as_json, write_csv, write_parquet
+    from shuffledp.deploy.results.export import as_json, task_as_json, write_csv, write_parquet
     from shuffledp.deploy.results.result_view import MAX_ROWS, print_result, result_view
     from shuffledp.deploy.results.verification import check_fits, recompute_guarantees
 
@@ -90,12 +89,12 @@ def result(
         write_parquet(parquet, found, view.columns)
     if html is not None:
         write(html, result_page(found, signed, build(most=MAX_ROWS)))
-    if json:
-        own = {"labels": signed.labels, **shufflers_as_json(signed)}
-        print_json({**as_json(found), **own, **view.fields})
-        return
-    print_result(found, view, terminal(), guarantees=guarantees, task=signed)
-    print_written((html, csv, parquet), terminal())
+
+    def show(console: Console) -> None:
+        print_result(found, view, console, guarantees=guarantees, task=signed)
+        print_written((html, csv, parquet), console)
+
+    return {**as_json(found), **task_as_json(signed), **view.fields}, show
 
 
 @options.command(app, "shuffledp ledger")
@@ -103,8 +102,7 @@ def ledger(
     connections: CommandConnections,
     analyzer_identity: Path | None = None,
     html: options.Page = None,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Print the cost of every release, and each population's remaining budgets.
 
@@ -132,18 +130,14 @@ def ledger(
             decision.verify(signer)
     if html is not None:
         write(html, releases_page(found))
-    if json:
-        print_json(found.as_json())
-        return
-    found.show(terminal())
-    if found.decisions:
-        terminal().print(
-            f"Signatures of decisions verified with {pinned}."
-            if signer
-            else "Signatures of decisions not verified: use --analyzer-identity.",
-            markup=False,
-        )
-    print_written([html], terminal())
+
+    def show(console: Console) -> None:
+        found.show(console)
+        if found.decisions:
+            console.print(options.verified("Signatures of decisions", pinned), markup=False)
+        print_written([html], console)
+
+    return found.as_json(), show
 
 
 @options.command(

@@ -14,9 +14,8 @@ from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.common.task.specs import check_int_range
 from shuffledp.deploy.commands import options
 from shuffledp.deploy.commands.connection import CommandConnections
-from shuffledp.deploy.terminal.console import print_written, terminal
+from shuffledp.deploy.terminal.console import print_written
 from shuffledp.deploy.terminal.files import write
-from shuffledp.deploy.terminal.json_output import print_json
 
 app = options.command_group(
     "series",
@@ -143,8 +142,7 @@ def show(
     html: options.Page = None,
     csv: options.OptionalOutput = None,
     parquet: options.OptionalOutput = None,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Print all rounds, smoothed values and budgets. The shuffler knows whether overdue ones expired.
 
@@ -187,8 +185,9 @@ def show(
         write_csv(csv, results.columns())
     if parquet is not None:
         write_parquet(parquet, None, results.columns())
-    if json:
-        print_json(results.as_json())
-        return
-    results.show(terminal())
-    print_written([html, csv, parquet], terminal())
+
+    def show_all(console: Console) -> None:
+        results.show(console)
+        print_written([html, csv, parquet], console)
+
+    return results.as_json(), show_all

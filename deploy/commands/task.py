@@ -3,16 +3,15 @@
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from shuffledp.common.crypto.signing import SignedTask
 from shuffledp.common.messages.batch import BatchStatus, TaskSummary
 from shuffledp.deploy.commands import options
 from shuffledp.deploy.commands.connection import CommandConnections
-from shuffledp.deploy.terminal.console import terminal
-from shuffledp.deploy.terminal.json_output import print_json
 
 app = options.command_group(
     "task",
@@ -84,8 +83,7 @@ def show(
     connections: CommandConnections,
     analyzer_identity: Path | None = None,
     save: options.OutputName = None,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Print one task, its guarantees and its state.
 
@@ -123,8 +121,9 @@ def show(
 
     if save is not None:
         draft_file.save_task(save, signed)
-    if json:
-        fields = {
+
+    def fields() -> dict[str, Any]:
+        return {
             **asdict(summary),
             "task": task_view.as_json(found),
             "guarantees": task_view.task_guarantees(found),
@@ -132,22 +131,18 @@ def show(
             **({"population_budgets": population_budgets.as_json(budgets)} if budgets else {}),
             **(task_view.batch_as_json(batch()) if at_shuffler else {}),
         }
-        print_json(fields)
-        return
-    console = terminal()
-    task_view.print_state(task, found, summary, console)
-    if budgets:
-        population_budgets.show([budgets], console)
-    console.print(
-        f"Signature verified with {pinned}."
-        if pinned
-        else "Signature not verified: use --analyzer-identity.",
-        markup=False,
-    )
-    if save is not None:
-        console.print(f"Written to {save}: {', '.join(draft_file.TASK_FILES)}.", markup=False)
-    if at_shuffler:  # last, so that the rest is shown even if the shuffler does not answer
-        task_view.print_batch(batch(), console, found)
+
+    def show_all(console: Console) -> None:
+        task_view.print_state(task, found, summary, console)
+        if budgets:
+            population_budgets.show([budgets], console)
+        console.print(options.verified("Signature", pinned), markup=False)
+        if save is not None:
+            console.print(f"Written to {save}: {', '.join(draft_file.TASK_FILES)}.", markup=False)
+        if at_shuffler:  # last, so that the rest is shown even if the shuffler does not answer
+            task_view.print_batch(batch(), console, found)
+
+    return fields, show_all
 
 
 @options.command(app, "shuffledp task close DIGEST")

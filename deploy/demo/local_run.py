@@ -11,7 +11,7 @@ from shuffledp.common.task.task import Task
 from shuffledp.deploy.pages.result_page import result_page
 from shuffledp.deploy.results.distribution_view import Questions
 from shuffledp.deploy.results.estimate_table import ResultView
-from shuffledp.deploy.results.export import as_json, shufflers_as_json
+from shuffledp.deploy.results.export import as_json, task_as_json
 from shuffledp.deploy.results.result_view import MAX_ROWS, result_view
 from shuffledp.deploy.terminal.files import write
 from shuffledp.deploy.terminal.json_output import dumps
@@ -46,8 +46,7 @@ class LocalRun:
         """Return the content of a result's file."""
         fields, view = as_json(self.result), self.view()
         seconds = {**self.seconds, **fields["seconds"]}
-        fields |= {"labels": self.task.labels, "seconds": seconds, **shufflers_as_json(self.task)}
-        return {**fields, **view.fields}
+        return {**fields, **task_as_json(self.task), "seconds": seconds, **view.fields}
 
     def save(self, output: str | Path, html: str | Path, *, quiet: bool = True) -> None:
         """Write the result to `output` and its page to `html`; `quiet` if the caller names them."""

@@ -71,12 +71,11 @@ def as_json(result: Result) -> dict[str, Any]:
     }
 
 
-def shufflers_as_json(task: Task) -> dict[str, Any]:
-    """Return JSON fields of a task with two shufflers: names and coalition ε; none for one."""
-    if not task.relay:
-        return {}
+def task_as_json(task: Task) -> dict[str, Any]:
+    """Return a task's fields beside a result's: labels, two shufflers' names and coalition ε."""
     names = [each.name for each in task.shufflers]
-    return {"shufflers": names, "coalition_epsilon": task.coalition_epsilon}
+    two = {"shufflers": names, "coalition_epsilon": task.coalition_epsilon} if task.relay else {}
+    return {"labels": task.labels, **two}
 
 
 def estimate_as_json(estimate: Estimate) -> dict[str, Any]:

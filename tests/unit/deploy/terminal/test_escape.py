@@ -97,16 +97,14 @@ def test_untrusted_text_steers_no_terminal(name: str) -> None:
     assert not set("\x1b\x07\u202e") & set(text)
 
 
-def test_a_shufflers_reason_for_a_refusal_steers_no_terminal(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_shufflers_reason_for_a_refusal_steers_no_terminal() -> None:
     """The text is the shuffler's own."""
     refused = PlantedSentinel(
         envelope=b"", leaves=b"", state=SentinelState.REFUSED, reason=_HOSTILE
     )
-    report([refused], TaskDigest(bytes(32)), Path("sentinels"), json=False)
+    _, text = report([refused], TaskDigest(bytes(32)), Path("sentinels"))
 
-    assert f"Refused 1 times: {_READABLE}" in capsys.readouterr().out
+    assert f"Refused 1 times: {_READABLE}" in text
 
 
 def test_the_name_of_a_data_file_steers_no_terminal(tmp_path: Path) -> None:
