@@ -45,7 +45,8 @@ def task_digest(text: str) -> TaskDigest:
 
 
 if TYPE_CHECKING:
-    TaskArgument = TaskOption = TaskDigest
+    TaskArgument = TaskDigest
+    TaskOption = TaskDigest
 else:  # help says that it is a text
     _OF_TASK: Final = {"parser": task_digest, "help": "The task's digest, 64 hexadecimal digits."}
     TaskArgument = Annotated[str, typer.Argument(**_OF_TASK)]

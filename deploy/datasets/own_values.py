@@ -15,6 +15,8 @@ Values = Collection[Any]
 """A list, tuple, array or Series of texts or numbers, one for each person. Of several numbers or
 attributes: rows of them, a data frame, or a dict of columns. Of pairs: dicts."""
 _LISTS: Final = (list, tuple, range)
+_MISSING: Final = {"", "None", "nan", "NaN", "<NA>", "NaT"}
+"""How Python, numpy and pandas write a missing value; pandas' NA cannot even be compared."""
 
 
 def own_people(values: Any, kind: Kind) -> Dataset:  # noqa: ANN401  # Values, or a mistake
@@ -65,7 +67,7 @@ def _cell(name: str, given: Any) -> str:  # noqa: ANN401  # any value
     given = plain(given)
     if isinstance(given, str) and given.strip():
         return given
-    if isinstance(given, str) or given is None or given != given:  # noqa: PLR0124  # NaN
+    if str(given).strip() in _MISSING:
         raise ArgumentError(f"{name} is missing; leave such people out")
     if isinstance(given, bool) or not isinstance(given, Real):
         rule = "it must be a text or a number"
