@@ -32,7 +32,7 @@ def result(
     csv: options.OptionalOutput = None,
     parquet: options.OptionalOutput = None,
     candidates: Path | None = None,
-    quantile: str = "",
+    quantile: str = ".05,.25,.5,.75,.95",
     ranges: Annotated[list[str] | None, typer.Option("--range")] = None,
     guarantees: options.AllGuarantees = False,
 ) -> options.Printed:
@@ -45,7 +45,7 @@ def result(
         parquet: Write every value as Parquet; needs pyarrow.
         candidates: File of texts to look for, one per line, in a task that collects texts. Output
             files then have a row per text.
-        quantile: Quantiles of ordered data, such as .5,.9.  [.05,.25,.5,.75,.95]
+        quantile: Quantiles of ordered data, such as .5,.9.
         ranges: A range or bucket of ordered data, such as 18:65; repeatable.
     """
     from shuffledp.common.messages.result import Result
@@ -54,11 +54,7 @@ def result(
     from shuffledp.deploy.clients.analyzer import OperatorClient
     from shuffledp.deploy.pages.result_page import result_page
     from shuffledp.deploy.results.decoder import read_candidates
-    from shuffledp.deploy.results.distribution_view import (
-        DEFAULT_QUANTILES,
-        Questions,
-        asked_ranges,
-    )
+    from shuffledp.deploy.results.distribution_view import Questions, asked_ranges
     from shuffledp.deploy.results.export import as_json, task_as_json, write_csv, write_parquet
     from shuffledp.deploy.results.result_view import MAX_ROWS, print_result, result_view
     from shuffledp.deploy.results.verification import check_fits, recompute_guarantees
@@ -78,7 +74,7 @@ def result(
     asked = Questions(
         batch=found,
         task=signed,
-        quantiles=parse_numbers(quantile, _QUANTILES) if quantile else DEFAULT_QUANTILES,
+        quantiles=parse_numbers(quantile, _QUANTILES),
         ranges=asked_ranges(signed, ranges or ()),
     )
     build = partial(result_view, found.estimate, signed, candidates=texts, questions=asked)

@@ -54,8 +54,8 @@ def plant_sentinels(
     from shuffledp.deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
 
     typed = {"analyzer_identity": analyzer_identity, "shuffler_identity": shuffler_identity}
-    files = {name: connections.file(name, file) for name, file in typed.items()}
-    pinned = {name: options.read_identity(file) for name, file in files.items() if file}
+    files = [connections.file(name, file) for name, file in typed.items()]
+    signer, acknowledger = (options.read_identity(file) if file else None for file in files)
     spent = read_tokens(tokens) if tokens else None
 
     async def plant() -> Sequence[PlantedSentinel]:
@@ -67,7 +67,8 @@ def plant_sentinels(
                 file=output,
                 rng=secure_generator(),
                 tokens=spent,
-                **pinned,
+                analyzer_identity=signer,
+                shuffler_identity=acknowledger,
             )
             return await run.plant(count, over)
 

@@ -8,12 +8,7 @@ from typing import Any, Final
 
 from scipy.special import fdtri
 
-from shuffledp.common.errors import (
-    CredentialError,
-    PeerRefusalError,
-    ShuffleDpError,
-    UnknownTaskError,
-)
+from shuffledp.common import errors
 from shuffledp.common.messages.batch import BatchProgress, BatchState
 from shuffledp.common.runtime.clock import Clock
 from shuffledp.common.task.task import Task
@@ -66,17 +61,17 @@ class LiveFeed:
         self._progress = progress
         self.answer = self._render("")
 
-    def take_error(self, error: ShuffleDpError) -> None:
+    def take_error(self, error: errors.ShuffleDpError) -> None:
         """
         Show an error on the page, or raise it if the shuffler refuses the token.
 
         A task unknown to the shuffler has not been fetched yet.
         """
-        status = error.status if isinstance(error, PeerRefusalError) else ""
-        if status == CredentialError.status:
+        status = error.status if isinstance(error, errors.PeerRefusalError) else ""
+        if status == errors.CredentialError.status:
             raise error
         text = f"The request to the shuffler failed: {error}."
-        if status == UnknownTaskError.status:
+        if status == errors.UnknownTaskError.status:
             text = "No device has fetched this task from the shuffler yet."
         self.answer = self._render(text)
 

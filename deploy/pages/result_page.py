@@ -10,14 +10,8 @@ import numpy as np
 from shuffledp.common.crypto.hpke import fingerprint, suite_named
 from shuffledp.common.mechanisms.base import Vector
 from shuffledp.common.mechanisms.signed import influence_on
+from shuffledp.common.messages import result
 from shuffledp.common.messages.guarantee import REPLACE_ONE, claimed, rounded_up
-from shuffledp.common.messages.result import (
-    CONFIDENCE,
-    Histogram,
-    Result,
-    ShareTables,
-    simultaneous_confidence,
-)
 from shuffledp.common.task.canonical import key_of
 from shuffledp.common.task.domain_spec import EdgesSpec
 from shuffledp.common.task.specs import MechanismSpec, NumberSpec, OpenSpec
@@ -51,21 +45,21 @@ _MIN_WHOLE: Final = 10
 """Smallest approximate number shown without decimals."""
 
 
-def result_page(result: Result, task: Task, view: ResultView) -> str:
+def result_page(found: result.Result, task: Task, view: ResultView) -> str:
     """Render the page of a result that the caller has checked against its task."""
-    fields = _OWN_FIELDS.get(type(result.estimate))
-    epsilon, task_id = rounded_up(claimed(result.guarantees).epsilon), result.task_digest.hex()[:12]
-    source = f"{result.n_users}-users-epsilon-{epsilon}-task-{task_id}"
-    shared = {"users": result.n_users, "confidence": CONFIDENCE, "source": source}
-    own = fields(result.estimate, shared, view, task) if fields else {}
+    fields = _OWN_FIELDS.get(type(found.estimate))
+    epsilon, task_id = rounded_up(claimed(found.guarantees).epsilon), found.task_digest.hex()[:12]
+    source = f"{found.n_users}-users-epsilon-{epsilon}-task-{task_id}"
+    shared = {"users": found.n_users, "confidence": result.CONFIDENCE, "source": source}
+    own = fields(found.estimate, shared, view, task) if fields else {}
     return render(
         "result.html",
         styles=("result.css",),
-        result=result,
+        result=found,
         task=task,
         view=view,
-        confidence=f"{100 * CONFIDENCE:.4g}\N{NO-BREAK SPACE}%",
-        guarantees=guarantee_sentences(result.guarantees),
+        confidence=f"{100 * result.CONFIDENCE:.4g}\N{NO-BREAK SPACE}%",
+        guarantees=guarantee_sentences(found.guarantees),
         replace_one=REPLACE_ONE,
         mechanism=_own_parameters(task),
         influence=influence_on(task),
@@ -97,7 +91,7 @@ def _own_parameters(task: Task) -> dict[str, Any]:
 
 
 def histogram_data(
-    histogram: Histogram, shared: Mapping[str, Any], view: ResultView, labels: Sequence[str]
+    histogram: result.Histogram, shared: Mapping[str, Any], view: ResultView, labels: Sequence[str]
 ) -> dict[str, Any]:
     """Return data for the page's scripts: of too many values, those with the largest estimates."""
     size, truth = len(histogram.frequencies), view.truth
@@ -111,8 +105,8 @@ def histogram_data(
         "intervals": {
             name: [packed(ends[held], "<f4") for ends in histogram.interval(confidence)]
             for name, confidence in (
-                ("own", CONFIDENCE),
-                ("all", simultaneous_confidence(CONFIDENCE, size)),
+                ("own", result.CONFIDENCE),
+                ("all", result.simultaneous_confidence(result.CONFIDENCE, size)),
             )
         },
         "labels": [labels[item] for item in held.tolist()] if labels else None,
@@ -125,18 +119,18 @@ def histogram_data(
 
 
 def _histogram_fields(
-    histogram: Histogram, shared: Mapping[str, Any], view: ResultView, task: Task
+    histogram: result.Histogram, shared: Mapping[str, Any], view: ResultView, task: Task
 ) -> dict[str, Any]:
     [table, *_], named = view.tables, bool(task.labels or task.edges or task.breakdown)
-    low, high = histogram.interval(CONFIDENCE)
-    half_width, misses = float(np.median(high - low)) / 2, (1 - CONFIDENCE) * view.size
+    low, high = histogram.interval(result.CONFIDENCE)
+    half_width, misses = float(np.median(high - low)) / 2, (1 - result.CONFIDENCE) * view.size
     return {
         "scripts": _SCRIPTS,
         "data": histogram_data(histogram, shared, view, table.names if named else ()),
         "histogram": {
             "held": min(view.size, MAX_VALUES),
             "long_names": max(map(len, table.names)) > _SHORT_NAME,
-            "missed": f"{100 * (1 - CONFIDENCE):.4g}\N{NO-BREAK SPACE}%",
+            "missed": f"{100 * (1 - result.CONFIDENCE):.4g}\N{NO-BREAK SPACE}%",
             "expected_misses": f"{misses:,.0f}" if misses >= _MIN_WHOLE else f"{misses:.2g}",
             "typical_share": table.format(half_width),
             "typical_users": figures.format_count(math.ceil(half_width * shared["users"])),
@@ -145,8 +139,8 @@ def _histogram_fields(
 
 
 _OWN_FIELDS: Final[Mapping[type, Callable[[Any, Any, ResultView, Task], dict[str, Any]]]] = {
-    Histogram: _histogram_fields,
-    ShareTables: heat_map_fields,
+    result.Histogram: _histogram_fields,
+    result.ShareTables: heat_map_fields,
 }
 """Fields, scripts and data that only pages of some estimates have."""
 

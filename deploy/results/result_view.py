@@ -20,16 +20,10 @@ from shuffledp.common.messages.result import CONFIDENCE
 from shuffledp.common.task.spec_forms import spec_as
 from shuffledp.common.task.specs import KeyValueSpec, OpenSpec, RangedSpec
 from shuffledp.common.task.task import Task
+from shuffledp.deploy.results import estimate_table
 from shuffledp.deploy.results.decoder import decode
 from shuffledp.deploy.results.distribution_view import Questions, distribution_view, item_names
-from shuffledp.deploy.results.estimate_table import (
-    TOO_FEW_USERS,
-    Columns,
-    EstimateTable,
-    ResultView,
-    largest,
-    print_table,
-)
+from shuffledp.deploy.results.estimate_table import EstimateTable, ResultView
 from shuffledp.deploy.results.table_view import table_view
 from shuffledp.deploy.terminal.escape import escaped
 from shuffledp.deploy.terminal.tables import guarantee_summary, print_guarantees
@@ -182,7 +176,7 @@ def _histogram(estimate: result.Histogram, asked: _Asked) -> ResultView:
         view = distribution_view(estimate, asked.questions)
     shares, size = estimate.frequencies, len(estimate.frequencies)
     labels, refined = item_names(task), estimate.refined.tolist()
-    shown = largest(shares, asked.most)
+    shown = estimate_table.largest(shares, asked.most)
     informative = estimate.any_share_above_zero(CONFIDENCE)
     # Of many buckets each share may be lost in noise, and the quantiles be precise all the same.
     informative = informative or any(each.locates_median for each in view.groups.values())
@@ -206,7 +200,7 @@ def _histogram(estimate: result.Histogram, asked: _Asked) -> ResultView:
         tables=(table, *view.tables),
         columns={**columns, **view.columns},
         fields={"known_total": True, **view.fields},
-        warning="" if informative else TOO_FEW_USERS,
+        warning="" if informative else estimate_table.TOO_FEW_USERS,
     )
 
 
@@ -335,7 +329,7 @@ def _owners(estimate: result.KeyValues, asked: _Asked, spec: KeyValueSpec) -> Re
     return ResultView(
         tables=(shares, means),
         columns=shares.columns() | means.columns("mean_") | {"mean_biased": marks},
-        warning="" if above.any() else TOO_FEW_USERS,
+        warning="" if above.any() else estimate_table.TOO_FEW_USERS,
         fields={"known_total": False, "mean_biased": biased.tolist()},
     )
 
@@ -374,7 +368,7 @@ def _without_reports(estimate: result.KeyValues) -> list[str]:
 def _texts(bit_table: result.BitTable, asked: _Asked) -> ResultView:
     task, candidates = asked.task, asked.candidates or asked.task.labels
     cohorts, bits = bit_table.bit_counts.shape
-    columns: Columns = {
+    columns: estimate_table.Columns = {
         "cohort": np.repeat(np.arange(cohorts), bits).tolist(),
         "bit": np.tile(np.arange(bits), cohorts).tolist(),
         "set": bit_table.bit_counts.ravel().tolist(),
@@ -419,7 +413,7 @@ def _texts(bit_table: result.BitTable, asked: _Asked) -> ResultView:
         values=shares,
         errors=decoding.share_errors,
         given_ends=decoding.interval(CONFIDENCE),
-        shown=largest(shares, asked.most),
+        shown=estimate_table.largest(shares, asked.most),
         more={
             "p-value": [f"{p_value:.2g}" for p_value in p_values],
             "detected": ["yes" if found else "no" for found in detected],
@@ -429,7 +423,7 @@ def _texts(bit_table: result.BitTable, asked: _Asked) -> ResultView:
     if asked.candidates:
         columns = {"text": candidates, **table.columns(), "p_value": p_values, "detected": detected}
     low, _ = decoding.interval(result.simultaneous_confidence(CONFIDENCE, size))
-    warning = "" if (low > 0).any() else TOO_FEW_USERS
+    warning = "" if (low > 0).any() else estimate_table.TOO_FEW_USERS
     return ResultView(tables=(table,), columns=columns, warning=warning, fields=fields)
 
 
@@ -501,4 +495,4 @@ def print_estimates(view: ResultView, console: Console) -> None:
     if view.warning:
         console.print(view.warning, style="bold")
     for table in view.tables:
-        print_table(table, console)
+        estimate_table.print_table(table, console)

@@ -6,12 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from shuffledp.common.messages.result import (
-    CONFIDENCE,
-    ShareTable,
-    ShareTables,
-    simultaneous_confidence,
-)
+from shuffledp.common.messages import result
+from shuffledp.common.messages.result import ShareTable, ShareTables
 from shuffledp.common.task.domain_spec import GROUP_SEPARATOR, AttributeSpec
 from shuffledp.common.task.spec_forms import spec_as
 from shuffledp.common.task.task import Task
@@ -72,7 +68,8 @@ def table_view(estimate: ShareTables, task: Task, most: int, n_users: int | None
         if n_users is not None:
             margins = [estimate.attributes[each] for each in pair]
             found[pair] = Association.of(shares, margins, n_users)
-    confidence, figures = simultaneous_confidence(CONFIDENCE, len(rows)), tables[0].columns()
+    confidence = result.simultaneous_confidence(result.CONFIDENCE, len(rows))
+    figures = tables[0].columns()
     for table in tables[1:]:
         for name, column in table.columns().items():
             figures[name] = [*figures[name], *column]
@@ -113,7 +110,7 @@ def _table(
         errors=errors,
         shown=range(len(names)) if len(shown) == len(names) else shown,
         more={"standard error": errors.tolist()},
-        given_ends=table.interval(CONFIDENCE),
+        given_ends=table.interval(result.CONFIDENCE),
         listed=listed,
     )
 

@@ -11,14 +11,8 @@ from shuffledp.common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from shuffledp.common.mechanisms.key_value.pairs import Pairs
 from shuffledp.common.messages.submission import Value, parse_number
 from shuffledp.common.protocols import Kind
-from shuffledp.common.task import specs
-from shuffledp.common.task.domain_spec import (
-    GROUP_SEPARATOR,
-    MAX_GROUPS,
-    AttributeSpec,
-    BreakdownSpec,
-    EdgesSpec,
-)
+from shuffledp.common.task import domain_spec, specs
+from shuffledp.common.task.domain_spec import GROUP_SEPARATOR, MAX_GROUPS, AttributeSpec
 from shuffledp.common.task.draft import TableDraft
 from shuffledp.common.task.spec_forms import spec_as
 from shuffledp.common.task.task import Task
@@ -33,12 +27,12 @@ _OPEN_VALUES: Final = {
 }
 
 
-def parse_breakdown(text: str) -> BreakdownSpec:
+def parse_breakdown(text: str) -> domain_spec.BreakdownSpec:
     """Parse an attribute and its values, such as `country=DE,FR`; raise UsageError if absent."""
     attribute, separator, groups = text.partition("=")
     if not separator:
         raise UsageError("a breakdown is an attribute and its values, such as country=DE,FR")
-    return BreakdownSpec(
+    return domain_spec.BreakdownSpec(
         attribute=attribute.strip(), groups=tuple(group.strip() for group in groups.split(","))
     )
 
@@ -93,7 +87,7 @@ def value_of(task: Task, item: int) -> Value:
     return f"{task.breakdown.groups[group]}{GROUP_SEPARATOR}{number!r}"
 
 
-def _middle(edges: EdgesSpec, bucket: int) -> float:
+def _middle(edges: domain_spec.EdgesSpec, bucket: int) -> float:
     return float(edges.edges[bucket : bucket + 2].mean())
 
 
