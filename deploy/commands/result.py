@@ -15,9 +15,6 @@ from shuffledp.deploy.terminal.files import write
 
 app = typer.Typer()
 
-_NO_KEY: Final = bytes(31) + b"\x09"
-"""Placeholder for the shuffler's key, which `task create` adds."""
-
 _QUANTILES: Final = "quantiles are numbers between 0 and 1, such as .5,.9"
 
 
@@ -162,7 +159,7 @@ def iterate(
     from shuffledp.deploy.results.next_task import Iterated, next_draft, read_result
     from shuffledp.deploy.tasks import drafts as draft_file
 
-    whole = draft_file.read(draft, _NO_KEY)
+    whole = draft_file.read(draft)
     before = None if after is None else read_result(after, Iterated, "key-value")
     write(output, draft_file.as_toml(next_draft(whole, iterations, number, before)))
     print_written([output], terminal())
