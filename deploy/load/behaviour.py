@@ -24,7 +24,7 @@ from shuffledp.common.messages.submission import Outcome
 
 
 class Behaviour(IntEnum):
-    """A simulated user's behaviour; prepared files store it. See `scenario.Misbehaving`."""
+    """A simulated user's behaviour; prepared files store it. See `every_key.toml`."""
 
     HONEST = 0
     """Submits once; retries with the same bytes until answered."""
