@@ -18,10 +18,8 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from shuffledp.common.errors import PeerError, PeerRefusalError, SettingsError, UnknownTaskError
 from shuffledp.common.messages.batch import BatchProgress
-from shuffledp.common.runtime.certificates import Certificate
-from shuffledp.common.runtime.service import GRPC_SILENCE
+from shuffledp.common.runtime import certificates, service, validation
 from shuffledp.common.runtime.state_directory import StateDirectory
-from shuffledp.common.runtime.validation import read_file
 from shuffledp.common.runtime.witness_service import load_witness_key
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.deploy.clients.issuer import invitation
@@ -50,7 +48,7 @@ class Cluster(LocalParties[Child]):
     def __init__(
         self,
         directory: Path,
-        environment: Mapping[str, str] = GRPC_SILENCE,
+        environment: Mapping[str, str] = service.GRPC_SILENCE,
         people: Sequence[str] = (),
         *,
         two_shufflers: bool = False,
@@ -184,14 +182,14 @@ class WebHost(NamedTuple):
 
     def check(self) -> None:
         """Raise SettingsError unless the certificate is of this name, and the key is its own."""
-        certificate = Certificate.read(self.certificate)
+        certificate = certificates.Certificate.read(self.certificate)
         names = [name.lower() for name in certificate.names]
         if not {self.name.strip("[]"), f"*.{self.name.partition('.')[2]}"} & {*names}:
             raise SettingsError(
                 f"--host is {self.name}; it must be one of the names that {self.certificate} is "
                 f"for, without scheme and port: {', '.join(names) or 'it has none'}"
             )
-        if not certificate.matches_key(read_file(self.key)):
+        if not certificate.matches_key(validation.read_file(self.key)):
             raise SettingsError(f"{self.key} is not the key of {self.certificate}")
 
 
@@ -210,7 +208,7 @@ class PageCluster(Cluster):
         two_shufflers: bool = False,
     ) -> None:
         """Use the folder's keys, people and ports, if there are any; see `Cluster`."""
-        super().__init__(directory, GRPC_SILENCE, people, two_shufflers=two_shufflers)
+        super().__init__(directory, service.GRPC_SILENCE, people, two_shufflers=two_shufflers)
         self._host = host
         earlier = directory / "publisher" / "address"
         known = earlier.read_text(encoding="utf-8").rpartition(":")[2] if earlier.exists() else ""

@@ -8,7 +8,6 @@ from rich.console import Console
 
 from shuffledp.common.messages.ledger_entry import MAX_NOTE_CHARACTERS, Decision, DecisionEntry
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.escape import visible
 
 _EXAMPLE: Final = 'shuffledp batch {} DIGEST --note "junk from one network"'
@@ -40,7 +39,7 @@ def _add_command(decision: Decision) -> None:
     """Add the command of a decision."""
 
     def decide(
-        task: options.TaskArgument, note: str, connections: CommandConnections
+        task: options.TaskArgument, note: str, connections: options.Connections
     ) -> options.Printed:
         entry = options.ask(
             connections.analyzer, lambda client: client.decide(task, decision, note)
@@ -67,7 +66,7 @@ _add_command("drop")
 
 @options.command(app, "shuffledp batch show DIGEST", "shuffledp batch show DIGEST --relay")
 def show(
-    task: options.TaskArgument, connections: CommandConnections, relay: options.Flag = False
+    task: options.TaskArgument, connections: options.Connections, relay: options.Flag = False
 ) -> options.Printed:
     """Print the state of a task's batch at a shuffler.
 
@@ -87,7 +86,7 @@ def show(
 
 @options.command(app, "shuffledp batch erase DIGEST")
 def erase(
-    task: options.TaskArgument, connections: CommandConnections, relay: options.Flag = False
+    task: options.TaskArgument, connections: options.Connections, relay: options.Flag = False
 ) -> options.Printed:
     """Erase a closed batch at the shuffler, undelivered.
 

@@ -75,10 +75,9 @@ def load(
     from shuffledp.deploy.clients.issuer import read_tokens
     from shuffledp.deploy.datasets.sources import dataset as read_dataset
     from shuffledp.deploy.datasets.sources import is_file
-    from shuffledp.deploy.load import report
+    from shuffledp.deploy.load import report, run
     from shuffledp.deploy.load import target as targets
     from shuffledp.deploy.load.plan import LoadPlan
-    from shuffledp.deploy.load.run import execute
     from shuffledp.deploy.load.users import SealedUsers
 
     digest = None if task is None else options.task_digest(task)
@@ -92,7 +91,7 @@ def load(
     replayed = None if replay is None else SealedUsers.load(replay)
     with report.ProgressBars(terminal(stderr=True)) as bars:
         finished = asyncio.run(
-            execute(
+            run.execute(
                 targets.target_of(asked, plan, digest, replayed),
                 plan,
                 bars=bars,

@@ -13,7 +13,6 @@ from shuffledp.common.transparency.checkpoint import NoteKey, log_key
 from shuffledp.common.transparency.log import LogEvidence, find_fork
 from shuffledp.common.wire.transparency import evidence_from_wire
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import print_written, terminal
 from shuffledp.deploy.terminal.files import write
 from shuffledp.protos.shuffledp.v1 import user_agent_pb2
@@ -26,7 +25,7 @@ app = options.command_group(
 
 
 @options.command(app, "shuffledp log export --output mine.json")
-def export(connections: CommandConnections, output: options.Output) -> None:
+def export(connections: options.Connections, output: options.Output) -> None:
     """
     Write what your device was shown of the log.
 
@@ -45,7 +44,7 @@ def export(connections: CommandConnections, output: options.Output) -> None:
 @options.command(app, _CHECK_EXAMPLE)
 def check(
     files: Annotated[list[Path], typer.Argument()],
-    connections: CommandConnections,
+    connections: options.Connections,
     analyzer_identity: Path | None = None,
     witness: list[str] | None = None,
 ) -> options.Printed:

@@ -20,7 +20,7 @@ from shuffledp.common.errors import SettingsError, UsageError, ValueRangeError, 
 from shuffledp.common.protocols import Kind
 from shuffledp.common.task.kinds import check_options
 from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
-from shuffledp.deploy.commands.connection import connect
+from shuffledp.deploy.commands.connection import CommandConnections, connect
 from shuffledp.deploy.terminal.files import in_folder, writable
 from shuffledp.deploy.terminal.help_examples import example
 from shuffledp.deploy.terminal.json_output import print_answer
@@ -82,6 +82,8 @@ AllGuarantees = Annotated[
 ]
 Flag = Annotated[bool, typer.Option()]
 """An option `--name` that `command` explains, without `--no-name`."""
+Connections = CommandConnections
+"""The parties that a command talks to, by the global options and the profile."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
@@ -111,8 +113,8 @@ def command(
 
     The texts under `Options:` in its docstring become the help of its parameters; in them a
     constant's name in braces stands for its value. A type that several commands share, such as
-    those above, has its text itself. A parameter `connections` stands for the global options,
-    behind the command or before it; without one, they are refused before it. A command that
+    those above, has its text itself. `connections: Connections` stands for the global options,
+    behind the command or before it; without it, they are refused before it. A command that
     returns Printed has an option --json.
     """
 

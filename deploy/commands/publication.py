@@ -13,7 +13,6 @@ from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.common.task.draft import TaskDraft
 from shuffledp.common.task.task import Task, cached_task
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.tasks import task_view
 from shuffledp.deploy.tasks.forecast import DEVICE_CAPS
 from shuffledp.deploy.terminal.escape import escaped
@@ -94,7 +93,7 @@ def _show_warnings(warnings: Iterable[str], console: Console) -> None:
 
 def with_keys(
     draft: TaskDraft,
-    connections: CommandConnections,
+    connections: options.Connections,
     shuffler_key: Path | None,
     relay_key: Path | None,
     *,

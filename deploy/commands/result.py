@@ -9,7 +9,6 @@ from rich.console import Console
 
 from shuffledp.common.crypto.signing import SignedTask
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import print_written, terminal
 from shuffledp.deploy.terminal.files import write
 
@@ -23,7 +22,7 @@ _QUANTILES: Final = "quantiles are numbers between 0 and 1, such as .5,.9"
 )
 def result(
     task: options.TaskArgument,
-    connections: CommandConnections,
+    connections: options.Connections,
     top: Annotated[int, typer.Option(min=1)] = 20,
     html: options.Page = None,
     csv: options.OptionalOutput = None,
@@ -50,13 +49,11 @@ def result(
     from shuffledp.common.task.task import Task
     from shuffledp.deploy.clients.analyzer import OperatorClient
     from shuffledp.deploy.pages.result_page import result_page
-    from shuffledp.deploy.results.decoder import read_candidates
-    from shuffledp.deploy.results.distribution_view import Questions, asked_ranges
+    from shuffledp.deploy.results import decoder, distribution_view, verification
     from shuffledp.deploy.results.export import as_json, task_as_json, write_csv, write_parquet
     from shuffledp.deploy.results.result_view import MAX_ROWS, print_result, result_view
-    from shuffledp.deploy.results.verification import check_fits, recompute_guarantees
 
-    texts = () if candidates is None else read_candidates(candidates)
+    texts = () if candidates is None else decoder.read_candidates(candidates)
 
     async def read(operator: OperatorClient) -> tuple[SignedTask, Result]:
         found = await operator.result(task)
@@ -65,14 +62,14 @@ def result(
 
     published, found = options.ask(connections.analyzer, read)
     signed = Task.from_bytes(published.task_bytes)
-    check_fits(found, signed)
-    found = recompute_guarantees(found, signed)
+    verification.check_fits(found, signed)
+    found = verification.recompute_guarantees(found, signed)
     # Before any output: candidates that cannot be decoded leave no file.
-    asked = Questions(
+    asked = distribution_view.Questions(
         batch=found,
         task=signed,
         quantiles=parse_numbers(quantile, _QUANTILES),
-        ranges=asked_ranges(signed, ranges or ()),
+        ranges=distribution_view.asked_ranges(signed, ranges or ()),
     )
     build = partial(result_view, found.estimate, signed, candidates=texts, questions=asked)
     view = build(most=top)
@@ -92,7 +89,7 @@ def result(
 
 @options.command(app, "shuffledp ledger")
 def ledger(
-    connections: CommandConnections,
+    connections: options.Connections,
     analyzer_identity: Path | None = None,
     html: options.Page = None,
 ) -> options.Printed:

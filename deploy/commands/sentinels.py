@@ -10,7 +10,6 @@ from typing import Annotated, Final
 import typer
 
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import terminal
 from shuffledp.deploy.terminal.files import in_folder
 
@@ -25,7 +24,7 @@ app = options.command_group("sentinels", "Test submissions that the analyzer rec
 def plant_sentinels(
     task: options.TaskOption,
     count: Annotated[int, typer.Option(min=1, max=10_000)],
-    connections: CommandConnections,
+    connections: options.Connections,
     output: Annotated[Path, typer.Option(callback=in_folder)],
     over: Annotated[float, typer.Option(min=0.0)] = 0.0,
     tokens: Path | None = None,
@@ -50,17 +49,16 @@ def plant_sentinels(
     """
     from shuffledp.common.crypto.randomness import secure_generator
     from shuffledp.deploy.clients.issuer import read_tokens
-    from shuffledp.deploy.sentinels.planting import SentinelRun, report
-    from shuffledp.deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
+    from shuffledp.deploy.sentinels import planting, sentinel_file
 
     typed = {"analyzer_identity": analyzer_identity, "shuffler_identity": shuffler_identity}
     files = [connections.file(name, file) for name, file in typed.items()]
     signer, acknowledger = (options.read_identity(file) if file else None for file in files)
     spent = read_tokens(tokens) if tokens else None
 
-    async def plant() -> Sequence[PlantedSentinel]:
+    async def plant() -> Sequence[sentinel_file.PlantedSentinel]:
         async with connections.analyzer() as operator:
-            run = SentinelRun(
+            run = planting.SentinelRun(
                 digest=task,
                 analyzer=operator,
                 connect=connections.device,
@@ -78,8 +76,8 @@ def plant_sentinels(
         soft_wrap=True,
     )
     sentinels = asyncio.run(plant())
-    failed = any(sent.state is not SentinelState.ACKNOWLEDGED for sent in sentinels)
-    return *report(sentinels, task, output), failed
+    failed = any(sent.state is not sentinel_file.SentinelState.ACKNOWLEDGED for sent in sentinels)
+    return *planting.report(sentinels, task, output), failed
 
 
 _CHECK: Final = (
@@ -91,7 +89,7 @@ _CHECK: Final = (
 @options.command(app, _CHECK, name="check", short_help="Look test submissions up after delivery.")
 def check_sentinels(
     task: options.TaskOption,
-    connections: CommandConnections,
+    connections: options.Connections,
     file: Annotated[Path, typer.Option("--input", exists=True, dir_okay=False)],
     analyzer_identity: Path | None = None,
     relay_identity: Path | None = None,
@@ -104,15 +102,14 @@ def check_sentinels(
         analyzer_identity: The analyzer's identity.pub.  [the profile's]
         relay_identity: The identity.pub of the second shuffler, if the task has two.
     """
-    from shuffledp.deploy.sentinels.planting import look_up, show
-    from shuffledp.deploy.sentinels.sentinel_file import SentinelFile
+    from shuffledp.deploy.sentinels import planting, sentinel_file
 
     signer = options.read_identity(connections.needed_file("analyzer_identity", analyzer_identity))
     second = options.read_identity(relay_identity) if relay_identity else None
-    with SentinelFile.opened(file, task) as opened:
+    with sentinel_file.SentinelFile.opened(file, task) as opened:
         sentinels = opened.sentinels
     found = options.ask(
-        connections.device, lambda first: look_up(first, task, sentinels, signer, second)
+        connections.device, lambda first: planting.look_up(first, task, sentinels, signer, second)
     )
     fields = {"task_digest": task.hex(), **asdict(found)}
-    return fields, partial(show, found), bool(found.missing)
+    return fields, partial(planting.show, found), bool(found.missing)

@@ -11,7 +11,6 @@ from rich.console import Console
 from shuffledp.common.crypto.signing import SignedTask
 from shuffledp.common.messages.batch import BatchStatus, TaskSummary
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import CommandConnections
 
 app = options.command_group(
     "task",
@@ -29,7 +28,7 @@ app = options.command_group(
 )
 def create(
     draft: Annotated[Path, typer.Argument()],
-    connections: CommandConnections,
+    connections: options.Connections,
     shuffler_key: options.ShufflerKey = None,
     relay_key: options.RelayKey = None,
     token_key: Path | None = None,
@@ -64,7 +63,7 @@ def create(
 
 
 @options.command(app, "shuffledp task list", name="list")
-def list_tasks(connections: CommandConnections) -> options.Printed:
+def list_tasks(connections: options.Connections) -> options.Printed:
     """List all tasks with their state, the earliest deadline first."""
     from shuffledp.deploy.clients.analyzer import OperatorClient
     from shuffledp.deploy.tasks import task_view
@@ -80,7 +79,7 @@ def list_tasks(connections: CommandConnections) -> options.Printed:
 )
 def show(
     task: options.TaskArgument,
-    connections: CommandConnections,
+    connections: options.Connections,
     analyzer_identity: Path | None = None,
     save: options.OutputName = None,
 ) -> options.Printed:
@@ -146,7 +145,7 @@ def show(
 
 
 @options.command(app, "shuffledp task close DIGEST")
-def close(task: options.TaskArgument, connections: CommandConnections) -> options.Printed:
+def close(task: options.TaskArgument, connections: options.Connections) -> options.Printed:
     """Close a task's batch now if it has enough users. Needs the shuffler's operator token.
 
     The result is released as it would be after the deadline. A batch that has enough users only if

@@ -198,10 +198,10 @@ def show(finished: LoadReport, console: Console, *, details: bool) -> None:
         console.print(f"[bold]{title}[/bold]", highlight=False)
         texts = {name for row in found for name, value in row.items() if isinstance(value, str)}
         names = {each: each.replace("expected_", "").replace("_", " ") for each in chain(*found)}
-        rows = [
+        cells = [
             {names[each]: escaped(_cell(value)) for each, value in row.items()} for row in found
         ]
-        print_rows(rows, console, texts)
+        print_rows(cells, console, texts)
 
 
 def _sentences(finished: LoadReport, fields: Mapping[str, Any]) -> Iterator[str]:

@@ -13,8 +13,7 @@ from shuffledp.common.messages.batch import BatchProgress, BatchState
 from shuffledp.common.runtime.clock import Clock
 from shuffledp.common.task.task import Task
 from shuffledp.common.task_digest import TaskDigest
-from shuffledp.deploy.pages.figures import format_count
-from shuffledp.deploy.pages.page import fragment, render
+from shuffledp.deploy.pages import figures, page
 from shuffledp.deploy.tasks.task_view import DELIVERED, LOST, describe_state
 
 Sample = tuple[float, int]
@@ -32,7 +31,7 @@ _MAX_SAMPLES: Final = 1000
 
 def live_page(digest: TaskDigest, *, poll_seconds: float, task: Task | None = None) -> str:
     """Render a task's live page, which fetches `progress.json` every `poll_seconds`."""
-    return render(
+    return page.render(
         "live.html",
         styles=("live.css",),
         scripts=("live.js",),
@@ -84,7 +83,7 @@ class LiveFeed:
         headline, explanation = describe_state(state, self._task)
         enough = progress.n_users >= progress.n_min
         goal = progress.target_size if enough else progress.n_min
-        html = fragment(
+        html = page.fragment(
             "live_batch.html",
             progress=progress,
             collecting=state is BatchState.COLLECTING,
@@ -102,7 +101,7 @@ class LiveFeed:
             "explanation": explanation,
             "tone": "good" if state in DELIVERED else "bad" if state in LOST else "neutral",
             "over": state in LOST or state is BatchState.ERASED,
-            "users": format_count(progress.n_users),
+            "users": figures.format_count(progress.n_users),
             "html": html,
         }
 

@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, Final
 
-from shuffledp.common.runtime.http_server import HttpServer
-from shuffledp.common.runtime.http_settings import host_names
+from shuffledp.common.runtime import http_server, http_settings
 from shuffledp.deploy.pages.live_feed import LiveFeed
 
 _HEADERS: Final = (
@@ -45,7 +44,7 @@ async def page_server(pages: Pages, secret: str, port: int = 0) -> AsyncGenerato
 
     listen = f"127.0.0.1:{port}"
     # Other host names that resolve to this machine are refused: DNS rebinding.
-    server = HttpServer(app, listen, hosts=host_names(listen, ()))
+    server = http_server.HttpServer(app, listen, hosts=http_settings.host_names(listen, ()))
     server.start()
     try:
         yield f"http://{server.address}/{secret}/"

@@ -12,11 +12,8 @@ from shuffledp.common.mechanisms.base import Vector
 from shuffledp.common.mechanisms.signed import influence_on
 from shuffledp.common.messages import result
 from shuffledp.common.messages.guarantee import REPLACE_ONE, claimed, rounded_up
-from shuffledp.common.task.canonical import key_of
-from shuffledp.common.task.domain_spec import EdgesSpec
-from shuffledp.common.task.specs import MechanismSpec, NumberSpec, OpenSpec
+from shuffledp.common.task import canonical, domain_spec, specs, view_specs
 from shuffledp.common.task.task import Task
-from shuffledp.common.task.view_specs import TableSpec
 from shuffledp.deploy.pages import figures
 from shuffledp.deploy.pages.guarantee_sentences import guarantee_sentences
 from shuffledp.deploy.pages.heat_map import heat_map_fields
@@ -75,16 +72,16 @@ def result_page(found: result.Result, task: Task, view: ResultView) -> str:
 def _own_parameters(task: Task) -> dict[str, Any]:
     """Return the fields of a task's mechanism, without those that only other mechanisms use."""
     spec, unused = task.mechanism, set[str]()
-    fields = {key_of(each): getattr(spec, each.name) for each in dataclasses.fields(spec)}
+    fields = {canonical.key_of(each): getattr(spec, each.name) for each in dataclasses.fields(spec)}
     match spec:
-        case MechanismSpec(digits=1):
+        case specs.MechanismSpec(digits=1):
             unused = {"digits"}
-        case OpenSpec(encoding="text" | "code"):
+        case specs.OpenSpec(encoding="text" | "code"):
             unused = {"most_bytes"}
-        case TableSpec(attribute_names=names, tables=tables):
+        case view_specs.TableSpec(attribute_names=names, tables=tables):
             by_name = tuple(tuple(names[each] for each in table) for table in tables)
             fields |= {"attributes": names, "views": by_name}
-        case NumberSpec():
+        case specs.NumberSpec():
             alone = {"sampled"} if task.domain_size == 1 else set()
             unused = {name for name in fields if not fields[name]} - {"low", "high"} | alone
     return {name: value for name, value in fields.items() if name not in unused}
@@ -145,7 +142,7 @@ _OWN_FIELDS: Final[Mapping[type, Callable[[Any, Any, ResultView, Task], dict[str
 """Fields, scripts and data that only pages of some estimates have."""
 
 
-def _curves(view: ResultView, spec: EdgesSpec) -> list[dict[str, Any]]:
+def _curves(view: ResultView, spec: domain_spec.EdgesSpec) -> list[dict[str, Any]]:
     """Return points of plots of cumulative shares, for all users or the first groups."""
     edges = spec.edges
     scale = np.log(edges) if spec.spacing == "logarithmic" else edges

@@ -10,7 +10,6 @@ from rich.table import Table
 from shuffledp.common.messages import ledger_entry
 from shuffledp.common.messages.guarantee import rounded_up
 from shuffledp.deploy.tasks import population_budgets
-from shuffledp.deploy.tasks.population_budgets import PopulationBudgets
 from shuffledp.deploy.terminal.durations import format_time
 from shuffledp.deploy.terminal.escape import escaped
 from shuffledp.deploy.terminal.tables import add_columns, print_whole
@@ -24,7 +23,7 @@ class LedgerView(NamedTuple):
 
     entries: Sequence[ledger_entry.ChainedEntry]
     head: ledger_entry.ChainHead
-    populations: Sequence[PopulationBudgets] = ()
+    populations: Sequence[population_budgets.PopulationBudgets] = ()
 
     @property
     def releases(self) -> list[ledger_entry.LedgerEntry]:

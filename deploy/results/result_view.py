@@ -9,22 +9,19 @@ from rich.console import Console
 
 from shuffledp.analyzer.finalize import mixture_of_result
 from shuffledp.common.errors import SettingsError
-from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms import base, registry
 from shuffledp.common.mechanisms.discovery.prefix_hashing import code_of
 from shuffledp.common.mechanisms.key_value.privkv import PrivKv
 from shuffledp.common.mechanisms.numeric.number import Moments
-from shuffledp.common.mechanisms.registry import mean_mechanism_of, rappor_of
 from shuffledp.common.messages import result
 from shuffledp.common.messages.guarantee import claimed, rounded_up
 from shuffledp.common.messages.result import CONFIDENCE
 from shuffledp.common.task.spec_forms import spec_as
 from shuffledp.common.task.specs import KeyValueSpec, OpenSpec, RangedSpec
 from shuffledp.common.task.task import Task
-from shuffledp.deploy.results import estimate_table
-from shuffledp.deploy.results.decoder import decode
+from shuffledp.deploy.results import decoder, estimate_table, table_view
 from shuffledp.deploy.results.distribution_view import Questions, distribution_view, item_names
 from shuffledp.deploy.results.estimate_table import EstimateTable, ResultView
-from shuffledp.deploy.results.table_view import table_view
 from shuffledp.deploy.terminal.escape import escaped
 from shuffledp.deploy.terminal.tables import guarantee_summary, print_guarantees
 
@@ -254,7 +251,7 @@ def _mean_ends(estimate: result.Means, task: Task, spec: RangedSpec) -> result.I
     """Return the ends of the means' intervals in the task's units; None for normal ones."""
     half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
     means, errors = (estimate.means - middle) / half, estimate.standard_errors / half
-    mechanism = mean_mechanism_of(task)
+    mechanism = registry.mean_mechanism_of(task)
     ends = mechanism.interval(Moments(means=means, variances=errors**2), CONFIDENCE)
     return ends and (middle + half * ends[0], middle + half * ends[1])
 
@@ -337,8 +334,8 @@ def _owners(estimate: result.KeyValues, asked: _Asked, spec: KeyValueSpec) -> Re
 def _key_table(
     estimate: result.KeyValues,
     asked: _Asked,
-    values: Vector,
-    errors: Vector,
+    values: base.Vector,
+    errors: base.Vector,
     **others: Any,  # noqa: ANN401  # other fields
 ) -> EstimateTable:
     """Return a table of the keys with reports, by the share of their owners if it is known."""
@@ -377,7 +374,7 @@ def _texts(bit_table: result.BitTable, asked: _Asked) -> ResultView:
     if not candidates:
         return ResultView(columns=columns, warning=_NO_CANDIDATES)
     cells = np.concatenate([bit_table.cohort_sizes, bit_table.bit_counts.ravel()])
-    decoding, size = decode(rappor_of(task), cells, candidates), len(candidates)
+    decoding, size = decoder.decode(registry.rappor_of(task), cells, candidates), len(candidates)
     shares, p_values = decoding.shares, decoding.p_values.tolist()
     detected, n_detected = decoding.detected.tolist(), int(decoding.detected.sum())
     fields = {
@@ -431,7 +428,7 @@ def _share_tables(estimate: result.ShareTables, asked: _Asked) -> ResultView:
     batch = asked.questions and asked.questions.batch
     # Shares are of the users whose reports were counted.
     n_users = round(mixture_of_result(asked.task, batch).n_real) if batch else None
-    return table_view(estimate, asked.task, asked.most, n_users)
+    return table_view.table_view(estimate, asked.task, asked.most, n_users)
 
 
 _VIEWS: Final[Mapping[type[result.Estimate], Callable[[Any, _Asked], ResultView]]] = {

@@ -15,12 +15,9 @@ from shuffledp.common.messages import result
 from shuffledp.common.messages.guarantee import rounded_up
 from shuffledp.common.messages.ledger_entry import LedgerEntry
 from shuffledp.common.task.task import Task
+from shuffledp.deploy.results import local_level, result_view, verification
 from shuffledp.deploy.results.estimate_table import Columns, EstimateTable, print_table
-from shuffledp.deploy.results.local_level import Observations, Smoothed, smooth
-from shuffledp.deploy.results.result_view import result_view
-from shuffledp.deploy.results.verification import check_fits
 from shuffledp.deploy.tasks import population_budgets
-from shuffledp.deploy.tasks.population_budgets import PopulationBudgets
 from shuffledp.deploy.tasks.schedule import People, SeriesRound
 from shuffledp.deploy.terminal.durations import format_times
 from shuffledp.deploy.terminal.tables import add_columns, print_whole
@@ -76,7 +73,7 @@ class SeriesResults:
     people: People = "other"
     top: int
     """Number of values to smooth and show: those with the largest means over rounds."""
-    budgets: PopulationBudgets | None = None
+    budgets: population_budgets.PopulationBudgets | None = None
     """The ledger's figures of the population, whatever tasks it was asked."""
 
     @classmethod
@@ -85,7 +82,7 @@ class SeriesResults:
         rounds: Sequence[SeriesRound],
         top: int,
         released: Mapping[int, tuple[Task, result.Result, LedgerEntry]],
-        budgets: PopulationBudgets | None = None,
+        budgets: population_budgets.PopulationBudgets | None = None,
         people: People = "other",
     ) -> Self:
         """
@@ -96,9 +93,9 @@ class SeriesResults:
         """
         estimates, counted, ends = {}, {}, (0.0, 1.0)
         for number, (task, found, _) in released.items():
-            check_fits(found, task)
+            verification.check_fits(found, task)
             if isinstance(found.estimate, result.Histogram | result.Means):
-                view = result_view(found.estimate, task, most=0)
+                view = result_view.result_view(found.estimate, task, most=0)
                 estimates[number] = view.tables[0]
                 counted[number] = round(mixture_of_result(task, found).n_real)
                 ends = (view.fields.get("low", 0.0), view.fields.get("high", 1.0))
@@ -130,7 +127,7 @@ class SeriesResults:
         return _LINES[self.people].whose
 
     @cached_property
-    def smoothed(self) -> Smoothed:
+    def smoothed(self) -> local_level.Smoothed:
         """The smoothed levels of the shown values, in each round up to the last result."""
         shape = (max(self.estimates, default=0), len(self.shown))
         n_users, (values, noise) = np.zeros(shape[0], dtype=np.int64), np.zeros((2, *shape))
@@ -141,10 +138,10 @@ class SeriesResults:
         line, (low, high) = _LINES[self.people], self.bounds
         shares = any(table.value == "share" for table in self.estimates.values())
         parts = line.of_shares if shares else line.of_means
-        observed = Observations(
+        observed = local_level.Observations(
             values=values, noise=noise, n_users=n_users, low=low, high=high, parts=parts
         )
-        return smooth(observed)
+        return local_level.smooth(observed)
 
     @cached_property
     def ends(self) -> result.Interval:

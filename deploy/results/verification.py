@@ -11,9 +11,8 @@ from shuffledp.common.mechanisms.base import Counts
 from shuffledp.common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from shuffledp.common.messages import result
 from shuffledp.common.messages.guarantee import rounded_up
-from shuffledp.common.task.specs import KeyValueSpec, OpenSpec, RangedSpec, RapporSpec
+from shuffledp.common.task import specs, view_specs
 from shuffledp.common.task.task import Task
-from shuffledp.common.task.view_specs import TableSpec
 
 _MIN_STATED_SHARE: Final = 0.99
 """Minimum ratio of stated to recomputed figures; another version may have tighter bounds."""
@@ -64,15 +63,15 @@ def _estimate_shape(estimate: result.Estimate) -> tuple[str, Counts | None]:
 def _task_shape(task: Task) -> str:
     """Return the kind and size of a task's estimate in words, as `_estimate_shape` does."""
     match task.mechanism:
-        case RapporSpec(cohorts=cohorts, bits=bits):
+        case specs.RapporSpec(cohorts=cohorts, bits=bits):
             return f"{cohorts} cohorts of {bits} bits"
-        case KeyValueSpec(key_true_weight=true, key_other_weight=other):
+        case specs.KeyValueSpec(key_true_weight=true, key_other_weight=other):
             return f"{task.domain_size} keys {'with' if true > other else 'without'} owners"
-        case RangedSpec():
+        case specs.RangedSpec():
             return f"{task.domain_size} {'un' * (not task.protocol_row.biased)}biased means"
-        case OpenSpec() as spec:
+        case specs.OpenSpec() as spec:
             return f"values found at {PrefixHashing.of(spec).levels} levels"
-        case TableSpec() as spec:
+        case view_specs.TableSpec() as spec:
             return _table_shape(spec.view_sizes(), [each.size for each in spec.attributes])
     return f"{task.domain_size} values"
 
