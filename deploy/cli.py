@@ -135,12 +135,8 @@ def options(
     ] = False,
 ) -> None:
     """Collect statistics with differential privacy: no party sees both a person and the answer."""
-    context.obj = {  # `options.command` passes them on
-        "profile": profile,
-        "address": address,
-        "authority": authority,
-        "token_file": token_file,
-    }
+    context.obj = {"profile": profile, "address": address}  # `options.command` passes them on
+    context.obj |= {"authority": authority, "token_file": token_file}
 
 
 def main() -> None:

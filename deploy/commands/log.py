@@ -62,7 +62,10 @@ def check(
     pinned = connections.needed_file("analyzer_identity", analyzer_identity)
     log = log_key(options.read_identity(pinned))
     evidence = [one for file in files for one in read_evidence(file)]
-    keys = [log, *map(_witness_key, witness or ())]
+    keys = [log]
+    for text in witness or ():
+        typed = read_file(Path(text)).decode("ascii", "replace") if Path(text).is_file() else text
+        keys.append(NoteKey.parse(typed.strip()))
     valid = sum(any(one.is_signed(key) for key in keys) for one in evidence)
     if not valid:
         raise ProofError(
@@ -82,13 +85,6 @@ def check(
             "device's last one; that alone convicts nobody. Add other devices' evidence."
         )
     return {"pieces": len(evidence), "valid": valid, "forks": sizes}, text, bool(forks)
-
-
-def _witness_key(given: str) -> NoteKey:
-    """Parse a witness's key, or read it from a file."""
-    if not Path(given).is_file():
-        return NoteKey.parse(given)
-    return NoteKey.parse(read_file(Path(given)).decode("ascii", "replace").strip())
 
 
 def read_evidence(file: Path) -> list[LogEvidence]:

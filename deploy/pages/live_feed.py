@@ -13,7 +13,7 @@ from shuffledp.common.messages.batch import BatchProgress, BatchState
 from shuffledp.common.runtime.clock import Clock
 from shuffledp.common.task.task import Task
 from shuffledp.common.task_digest import TaskDigest
-from shuffledp.deploy.pages import figures, page
+from shuffledp.deploy.pages import page
 from shuffledp.deploy.tasks.task_view import DELIVERED, LOST, describe_state
 
 Sample = tuple[float, int]
@@ -101,7 +101,7 @@ class LiveFeed:
             "explanation": explanation,
             "tone": "good" if state in DELIVERED else "bad" if state in LOST else "neutral",
             "over": state in LOST or state is BatchState.ERASED,
-            "users": figures.format_count(progress.n_users),
+            "users": f"{progress.n_users:,}",
             "html": html,
         }
 

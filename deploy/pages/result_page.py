@@ -12,12 +12,11 @@ from shuffledp.common.mechanisms.base import Vector
 from shuffledp.common.mechanisms.signed import influence_on
 from shuffledp.common.messages import result
 from shuffledp.common.messages.guarantee import REPLACE_ONE, claimed, rounded_up
-from shuffledp.common.task import canonical, domain_spec, specs, view_specs
+from shuffledp.common.task import canonical, domain_spec, spec_forms, specs, view_specs
 from shuffledp.common.task.task import Task
-from shuffledp.deploy.pages import figures
 from shuffledp.deploy.pages.guarantee_sentences import guarantee_sentences
-from shuffledp.deploy.pages.heat_map import heat_map_fields
 from shuffledp.deploy.pages.page import packed, render
+from shuffledp.deploy.results import table_view
 from shuffledp.deploy.results.estimate_table import EstimateTable, ResultView
 from shuffledp.deploy.results.ledger import LedgerView
 from shuffledp.deploy.terminal.tables import CLAIM_ROOM_NOTE
@@ -27,6 +26,12 @@ _SCRIPTS: Final = (
     *("value_tooltip.js", "overview.js", "bars.js", "download.js", "result.js"),
 )
 """Scripts of a histogram's page."""
+_MAP_SCRIPTS: Final = (
+    *("page_data.js", "numbers.js", "canvas.js", "tooltip.js", "download.js", "heat_map.js"),
+)
+"""Scripts of a page with heat maps, one for each table of two attributes."""
+MAX_CELLS: Final = 200_000
+"""Maximum cells of all tables on a page; further tables are left out."""
 MAX_VALUES: Final = 100_000
 """Maximum values on a histogram's page: four megabytes, which a browser sorts without delay."""
 _PAGE_COLUMNS: Final = 7
@@ -130,14 +135,53 @@ def _histogram_fields(
             "missed": f"{100 * (1 - result.CONFIDENCE):.4g}\N{NO-BREAK SPACE}%",
             "expected_misses": f"{misses:,.0f}" if misses >= _MIN_WHOLE else f"{misses:.2g}",
             "typical_share": table.format(half_width),
-            "typical_users": figures.format_count(math.ceil(half_width * shared["users"])),
+            "typical_users": f"{math.ceil(half_width * shared['users']):,}",
+        },
+    }
+
+
+def _heat_map_fields(
+    _: result.ShareTables, shared: Mapping[str, Any], view: ResultView, task: Task
+) -> dict[str, Any]:
+    """Return the fields of a page on tables: heat maps of all that fit, one by one."""
+    spec = spec_forms.spec_as(task.mechanism, view_specs.TableSpec)
+    pairs = [attributes for attributes in spec.tables if len(attributes) > 1]
+    drawn = [table for table in view.tables if not table.listed]
+    tables, room = list[dict[str, Any]](), MAX_CELLS
+    for attributes, table in zip(pairs, drawn, strict=True):
+        if len(table.values) > room:
+            continue
+        room -= len(table.values)
+        low, high = table.ends
+        tables.append(
+            {
+                "attributes": attributes,
+                "share": packed(table.values, "<f4"),
+                "error": float(table.errors[0]),
+                "low": packed(low, "<f4"),
+                "high": packed(high, "<f4"),
+                "truth": None if table.truth is None else packed(table.truth, "<f4"),
+            }
+        )
+    counts = {"held": len(tables), "number": len(pairs)} if pairs else None
+    fields = {"exact_intervals": True, "size": len(spec.tables), "heat_map": counts}
+    if not tables:
+        return fields
+    return fields | {
+        "scripts": _MAP_SCRIPTS,
+        "data": {
+            **shared,
+            "attributes": [
+                {"name": each.name, "values": table_view.names_of(each)} for each in spec.attributes
+            ],
+            "tables": tables,
         },
     }
 
 
 _OWN_FIELDS: Final[Mapping[type, Callable[[Any, Any, ResultView, Task], dict[str, Any]]]] = {
     result.Histogram: _histogram_fields,
-    result.ShareTables: heat_map_fields,
+    result.ShareTables: _heat_map_fields,
 }
 """Fields, scripts and data that only pages of some estimates have."""
 
