@@ -77,7 +77,7 @@ def load(
     from shuffledp.deploy.datasets.sources import is_file
     from shuffledp.deploy.load import report, run
     from shuffledp.deploy.load import target as targets
-    from shuffledp.deploy.load.plan import LoadPlan
+    from shuffledp.deploy.load.behaviour import LoadPlan
     from shuffledp.deploy.load.users import SealedUsers
 
     digest = None if task is None else options.task_digest(task)

@@ -15,8 +15,7 @@ from shuffledp.common.errors import ShuffleDpError
 from shuffledp.common.messages.result import Histogram, Result
 from shuffledp.common.messages.submission import Outcome
 from shuffledp.common.task.task import Task
-from shuffledp.deploy.load.behaviour import CountRow, Tally
-from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.load.behaviour import CountRow, LoadPlan, Tally
 from shuffledp.deploy.load.target import PartyUsage, Target
 from shuffledp.deploy.load.users import SealedUsers
 from shuffledp.deploy.results.estimate_table import mse_of

@@ -14,7 +14,7 @@ from http.client import HTTPException
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Literal, Self, cast
 from urllib.request import ProxyHandler, build_opener
 
 import grpc
@@ -40,8 +40,7 @@ from shuffledp.deploy.clients.analyzer import OperatorClient
 from shuffledp.deploy.clients.local_cluster import Cluster
 from shuffledp.deploy.clients.shuffler import ShufflerClient, shuffler_at
 from shuffledp.deploy.datasets.sources import dataset
-from shuffledp.deploy.load.behaviour import check_users, expected_answers
-from shuffledp.deploy.load.plan import LoadPlan, TargetKind
+from shuffledp.deploy.load.behaviour import LoadPlan, check_users, expected_answers
 from shuffledp.deploy.load.scenario import HERE, UNCHECKED, LoadChecks, LoadScenario, LoadTarget
 from shuffledp.deploy.load.sender import Destination
 from shuffledp.deploy.load.users import SealedUsers, draw_values
@@ -52,6 +51,7 @@ from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 GENERATOR: Final = "load generator"
 SINK: Final = "sink"
+TargetKind = Literal["services", "local", "sink"]
 _PERIOD: Final = 0.5
 """Seconds between samples; a shorter peak may be missed."""
 _TIMEOUT: Final = 5.0

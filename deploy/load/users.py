@@ -19,8 +19,7 @@ from shuffledp.common.messages.submission import Value
 from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.task import SUBMISSION_ID_BYTES, Task
 from shuffledp.deploy.datasets.sources import dataset, is_file
-from shuffledp.deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, is_counted
-from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, LoadPlan, is_counted
 from shuffledp.deploy.tasks.value_parser import joined, sample_value, value_of
 from shuffledp.deploy.terminal.files import atomic_output
 from shuffledp.user_agent.contribution import Contributor, encoder_for

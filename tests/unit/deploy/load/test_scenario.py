@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from shuffledp.common.errors import SettingsError, UsageError
-from shuffledp.deploy.load.behaviour import Behaviour
-from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.load.behaviour import Behaviour, LoadPlan
 from shuffledp.deploy.load.scenario import SHIPPED, LoadScenario, Ramp, read_scenario
 from tests.support.command_line import shown
 
