@@ -53,8 +53,6 @@ _OF_A_PERSON: Final = {
     "receipt": "takes the digest, and only the options that --help lists",
 }
 """By command, the message that replaces the parser's, which may contain a person's value."""
-
-
 _FAULTS_OF_OUTPUT: Final = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EPIPE)
 _WRONG_OPTIONS: Final = 2
 """Exit status, as of the parser's own errors."""

@@ -54,9 +54,8 @@ class IssuerClient(ServiceClient):
         request = issuer_pb2.IssueTokensRequest()
         for key_id, blinded, credential in asked:
             request.requests.add(key_id=key_id, blinded=blinded, credential=credential)
-        return signatures_from_wire(
-            await self._call(self._stub.IssueTokens, request, rpc.LONG_DEADLINE)
-        )
+        answer = await self._call(self._stub.IssueTokens, request, rpc.LONG_DEADLINE)
+        return signatures_from_wire(answer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,9 +208,7 @@ class KeyFolder:
         files |= {name: folder / f"{name}.pem" for name, folder in self._folders().items()}
         shown = {name: (file, Certificate.read(file)) for name, file in files.items()}
         if not shown:
-            raise SettingsError(
-                f"{self.path} has no certificate; create some with shuffledp keys make"
-            )
+            raise SettingsError(f"{self.path} has no certificate; use shuffledp keys make")
         return shown
 
     def _whole(self) -> AbstractContextManager[None]:

@@ -121,15 +121,10 @@ class Cluster(LocalParties[Child]):
             if value is not None
         ]
         file.write_text("".join(lines), encoding="utf-8")
+        module = f"shuffledp.{self._modules.get(party, party)}"
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                *(
-                    sys.executable,
-                    "-m",
-                    f"shuffledp.{self._modules.get(party, party)}",
-                    "--settings",
-                    str(file),
-                ),
+                *(sys.executable, "-m", module, "--settings", str(file)),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -212,10 +207,8 @@ class PageCluster(Cluster):
         self._host = host
         earlier = directory / "publisher" / "address"
         known = earlier.read_text(encoding="utf-8").rpartition(":")[2] if earlier.exists() else ""
-        published = {"shuffler": "http_address", "issuer": "http_address", "publisher": "address"}
-        self._web = {
-            party: kept_address(directory / party / name) for party, name in published.items()
-        }
+        files = {"shuffler": "http_address", "issuer": "http_address", "publisher": "address"}
+        self._web = {party: kept_address(directory / party / name) for party, name in files.items()}
         self.moved = known not in {"", self._web["publisher"].rpartition(":")[2]}
         """Whether the page's earlier port is in use, so that earlier invitations lead nowhere."""
         if host is not None:
@@ -274,10 +267,8 @@ class PageCluster(Cluster):
         """Raise PeerError if a party has ended by itself."""
         for party in PARTIES:
             child: Child | None = getattr(self, party)
-            if child and (status := child.process.returncode) is not None:
-                how = (
-                    f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
-                )
+            if child and (code := child.process.returncode) is not None:
+                how = f"by {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
                 raise PeerError(f"the {party} has ended {how}; see {child.log}")
 
     async def watch(

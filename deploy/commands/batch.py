@@ -41,9 +41,7 @@ def _add_command(decision: Decision) -> None:
     def decide(
         task: options.TaskArgument, note: str, connections: options.Connections
     ) -> options.Printed:
-        entry = options.ask(
-            connections.analyzer, lambda client: client.decide(task, decision, note)
-        )
+        entry = options.ask(connections.analyzer, lambda peer: peer.decide(task, decision, note))
         return entry, partial(show_decision, entry)
 
     decide.__doc__ = _HELP[decision] + _NOTE

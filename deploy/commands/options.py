@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from shuffledp.common.crypto.signing import PublicIdentity
 
 Person = Annotated[str, typer.Option(help="Name of the person, if the agent serves several.")]
-
-
 _DEVICES: Final = {Path("/dev"), Path("/dev/fd")}
 """Folders with links such as stdout, which may lead to a regular file."""
 _DIGEST: Final = re.compile(f"[0-9a-fA-F]{{{2 * DIGEST_BYTES}}}")
@@ -66,9 +64,7 @@ RelayKey = Annotated[
     ),
 ]
 TaskKind = Annotated[Kind, typer.Option(help="Kind of value.")]
-OpenPage = Annotated[
-    bool, typer.Option("--open", help="Open the page in a browser on this machine.")
-]
+OpenPage = Annotated[bool, typer.Option("--open", help="Open the page in this machine's browser.")]
 Output = Annotated[Path, typer.Option(callback=writable)]
 OptionalOutput = Annotated[Path | None, typer.Option(callback=writable)]
 OutputName = Annotated[Path | None, typer.Option(callback=in_folder)]

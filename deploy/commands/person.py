@@ -156,9 +156,8 @@ def receipt(
 def hops_of(answer: "user_agent_pb2.GetReceiptResponse") -> list[dict[str, str]]:
     """Return who checks each hop of an answer; with two shufflers sentinels sample the second."""
     checked = {"to": answer.signer, "checked_by": "this device", "inclusion": answer.inclusion}
-    return [checked, {"to": "analyzer", "checked_by": "sentinels"}][
-        : 1 + (answer.signer == "relay")
-    ]
+    sampled = [{"to": "analyzer", "checked_by": "sentinels"}] * (answer.signer == "relay")
+    return [checked, *sampled]
 
 
 def show_receipt(answer: "user_agent_pb2.GetReceiptResponse", console: Console) -> None:

@@ -110,10 +110,8 @@ def with_keys(
     if relay is not None:
         file = find("relay_key", relay_key)
         relay = replace(relay, key=_read_key(file, "--relay-key", "relay.pub"))
-    file = find("shuffler_key", shuffler_key)
-    return replace(
-        draft, relay=relay, shuffler_key=_read_key(file, "--shuffler-key", "envelope.pub")
-    )
+    key = _read_key(find("shuffler_key", shuffler_key), "--shuffler-key", "envelope.pub")
+    return replace(draft, relay=relay, shuffler_key=key)
 
 
 def _read_key(file: Path | None, option: str, right: str) -> bytes:

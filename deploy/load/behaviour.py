@@ -40,16 +40,11 @@ class Behaviour(IntEnum):
 
 
 FLOOD: Final = 100
-
 ENVELOPES: Final = np.array([1, 1, 1, 2, 1, 1, 0], dtype=np.int64)
 """Number of envelopes prepared per user, by behaviour."""
-
 COUNTED: Final = (Behaviour.HONEST, Behaviour.DUPLICATE, Behaviour.FLOODING, Behaviour.CONFLICT)
 """Behaviours of users whose value must be counted once."""
-
 MISBEHAVING: Final = tuple(kind for kind in Behaviour if kind is not Behaviour.HONEST)
-
-
 _DEFAULT_USERS: Final = 1000
 _USERS_IN_FLIGHT: Final = 64
 

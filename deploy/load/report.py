@@ -197,9 +197,7 @@ def show(finished: LoadReport, console: Console, *, details: bool) -> None:
         console.print(f"[bold]{title}[/bold]", highlight=False)
         texts = {name for row in found for name, value in row.items() if isinstance(value, str)}
         names = {each: each.replace("expected_", "").replace("_", " ") for each in chain(*found)}
-        cells = [
-            {names[each]: escaped(_cell(value)) for each, value in row.items()} for row in found
-        ]
+        cells = [{names[n]: escaped(_cell(value)) for n, value in row.items()} for row in found]
         print_rows(cells, console, texts)
 
 

@@ -72,10 +72,8 @@ class PartyUsage:
 class Meter:
     """Samples this program, local processes and metrics pages at entry, at exit and in between."""
 
-    def __init__(
-        self, processes: Callable[[], Mapping[str, int]], pages: Mapping[str, str]
-    ) -> None:
-        self._processes = processes
+    def __init__(self, pids: Callable[[], Mapping[str, int]], pages: Mapping[str, str]) -> None:
+        self._pids = pids
         self._pages = pages
         self._last: dict[str, float] = {}
         self.usage: dict[str, PartyUsage] = {}
@@ -98,7 +96,7 @@ class Meter:
 
     def _sample(self) -> None:
         self.record(GENERATOR, _measure_generator())
-        for party, pid in self._processes().items():
+        for party, pid in self._pids().items():
             with suppress(psutil.Error):  # it has ended
                 self.record(party, measure(pid))
         for party, url in self._pages.items():
