@@ -59,11 +59,9 @@ class Cluster(LocalParties[Child]):
         self._two_shufflers = two_shufflers
         self._environment = environment
         witnesses = ("shuffler", "issuer") if people else ("shuffler",)
-        self._witness_addresses = {
-            party: kept_address(directory / party / "address") for party in witnesses
-        }
+        self._witnesses = {each: kept_address(directory / each / "address") for each in witnesses}
         agent = f"unix:{(directory / 'user_agent.sock').resolve()}"
-        self._listen = {**self._witness_addresses, "user_agent": agent}
+        self._listen = {**self._witnesses, "user_agent": agent}
         self._shared = {"tls_directory": str(directory / "tls"), **shared}
 
     async def __aenter__(self) -> Self:
@@ -86,7 +84,7 @@ class Cluster(LocalParties[Child]):
     async def start_analyzer(self, **changes: Any) -> None:  # noqa: ANN401
         """Start the analyzer, which knows its log's witnesses before they start."""
         witnesses = []
-        for party, address in self._witness_addresses.items():
+        for party, address in self._witnesses.items():
             _, key = load_witness_key(StateDirectory.open(self.directory / party), party)
             witnesses.append({"address": address, "key": key.to_text()})
         self._witness_keys = [one["key"] for one in witnesses]

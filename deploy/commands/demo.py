@@ -74,11 +74,9 @@ def demo(
     if two_shufflers:
         people = replace(people, draft=with_two_shufflers(people.draft))
 
-    def show(finished: demonstration.DemoRun) -> None:
-        console.print(finished.people.title)
-        print_released(
-            finished.result, finished.view(), console, guarantees=guarantees, task=finished.task
-        )
+    def show(run: demonstration.DemoRun) -> None:
+        console.print(run.people.title)
+        print_released(run.result, run.view(), console, guarantees=guarantees, task=run.task)
         print_written([output], console)
 
     address = page.resolve().as_uri()

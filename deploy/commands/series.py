@@ -169,9 +169,8 @@ def show(
                 signed, _ = await operator.describe(entry.task_digest)
                 task = Task.from_bytes(signed.task_bytes)
                 released[numbers[entry.task_digest]] = (task, result, entry)
-        budgets = await population_budgets.budgets_of_task(
-            task_view.preview(series.draft, now=0.0), operator
-        )
+        asked = task_view.preview(series.draft, now=0.0)
+        budgets = await population_budgets.budgets_of_task(asked, operator)
         found = dict(sorted(released.items()))
         return SeriesResults.of(rounds, top, found, budgets, series.people)
 

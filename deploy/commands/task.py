@@ -55,10 +55,8 @@ def create(
         task_draft = replace(task_draft, tokens=draft_file.read_token_key(token_key))
     if dry_run:
         return preview(task_draft)
-    signed, cosigned = options.ask(
-        connections.analyzer, lambda operator: operator.publish_task(task_draft)
-    )
-    published = Publication(signed, cosigned)
+    answer = options.ask(connections.analyzer, lambda peer: peer.publish_task(task_draft))
+    published = Publication(*answer)
     return published.as_json(), published.show
 
 

@@ -156,9 +156,8 @@ class Decoding:
         """Return the ends of each share's confidence interval; not simultaneous."""
         if self.table:
             return self.table.interval(self.shares, self.share_errors, confidence)
-        return result.interval_around(
-            self.shares, result.interval_half_width(confidence) * self.share_errors
-        )
+        reach = result.interval_half_width(confidence) * self.share_errors
+        return result.interval_around(self.shares, reach)
 
 
 def decode(
