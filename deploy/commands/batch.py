@@ -4,8 +4,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import Final
 
-from rich.console import Console
-
 from shuffledp.common.messages.ledger_entry import MAX_NOTE_CHARACTERS, Decision, DecisionEntry
 from shuffledp.deploy.commands import options
 from shuffledp.deploy.terminal.escape import visible
@@ -42,20 +40,17 @@ def _add_command(decision: Decision) -> None:
         task: options.TaskArgument, note: str, connections: options.Connections
     ) -> options.Printed:
         entry = options.ask(connections.analyzer, lambda peer: peer.decide(task, decision, note))
-        return entry, partial(show_decision, entry)
+        return entry, describe_decision(entry)
 
     decide.__doc__ = _HELP[decision] + _NOTE
     options.command(app, _EXAMPLE.format(decision), name=decision)(decide)
 
 
-def show_decision(entry: DecisionEntry, console: Console) -> None:
-    """Print a decision and its consequence, with untrusted text escaped."""
-    for line in (
-        _CONSEQUENCES[entry.decision],
-        f"Reason: {entry.reason}.",
-        f"Entry {entry.entry:,} of the ledger, with the note: {entry.note}",
-    ):
-        console.print(visible(line), markup=False, soft_wrap=True)
+def describe_decision(entry: DecisionEntry) -> str:
+    """Describe a decision and its consequence, with untrusted text escaped."""
+    reason, note = visible(entry.reason), visible(entry.note)
+    ledger = f"Entry {entry.entry:,} of the ledger, with the note: {note}"
+    return f"{_CONSEQUENCES[entry.decision]}\nReason: {reason}.\n{ledger}"
 
 
 _add_command("release")

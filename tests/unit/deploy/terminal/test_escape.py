@@ -13,7 +13,7 @@ from shuffledp.common.messages.batch import TaskState
 from shuffledp.common.messages.ledger_entry import verify
 from shuffledp.common.messages.result import Result
 from shuffledp.common.task_digest import TaskDigest
-from shuffledp.deploy.commands.batch import show_decision
+from shuffledp.deploy.commands.batch import describe_decision
 from shuffledp.deploy.commands.person import show_receipt
 from shuffledp.deploy.results.estimate_table import ResultView
 from shuffledp.deploy.results.ledger import LedgerView
@@ -81,7 +81,7 @@ _PRINTED: Final[dict[str, tuple[Callable[[Console], None], int]]] = {
     "task": (lambda to: task_view.print_state(_SUMMARY.task_digest, _TASK, _SUMMARY, to), 1),
     "list of tasks": (lambda to: task_view.print_list([_SUMMARY], to), 2),
     "ledger": (LedgerView([_ENTRY, _DECISION], verify([_ENTRY, _DECISION])).show, 3),
-    "decision": (lambda to: show_decision(_DECISION, to), 2),
+    "decision": (lambda to: to.print(describe_decision(_DECISION), markup=False), 2),
     "budgets": (lambda to: population_budgets.show([spent_budgets(_HOSTILE)], to), 1),
 }
 """How each is printed, and how often the text occurs in it."""
