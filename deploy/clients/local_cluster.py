@@ -246,11 +246,8 @@ class PageCluster(Cluster):
             **pinned,
             **tls,
         )
-        self._publish_pins(pinned)
-
-    def _publish_pins(self, identities: dict[str, str]) -> None:
-        """Write what a person's own client pins, and where it calls, to be handed over."""
-        pins = {party: self.url(party) for party in ("shuffler", "issuer")} | identities
+        # What a person's own client pins, and where it calls, to be handed over.
+        pins = {party: self.url(party) for party in ("shuffler", "issuer")} | pinned
         quorum = len(self._witness_keys)  # as in the page: all; none of them checks claims
         more = {"witnesses": self._witness_keys, "witness_quorum": quorum, "checking_witnesses": []}
         text = json.dumps(pins | more, indent=2)

@@ -243,7 +243,10 @@ class Visit:
             first = DemoRun(**vars(run), people=self.people)
             first.save(self.output, self.html)
             self.show(first)
-            signed = await cluster.publish_task(self._draft())
+            draft = draft_for(self.people, 1)  # for them and the visitor
+            said = f"The second round of a demo: choose any answer. Its data: {self.people.title}"
+            again = replace(draft, target_size=draft.n_min + 1, suite=_SUITE, purpose=said)
+            signed = await cluster.publish_task(again)
             with progress_bar(console) as bar:
                 await contribute(values, signed, cluster, bar)
             page = cluster.invitations(signed.digest())[_VISITOR]
@@ -264,12 +267,6 @@ class Visit:
                     show_in_browser(self.html.resolve().as_uri())
                     opener(page)
                 await self._serve(cluster, signed, stop)
-
-    def _draft(self) -> TaskDraft:
-        """Draft the question for the same people and the visitor."""
-        draft = draft_for(self.people, 1)
-        purpose = f"The second round of a demo: choose any answer. Its data: {self.people.title}"
-        return replace(draft, target_size=draft.n_min + 1, suite=_SUITE, purpose=purpose)
 
     async def _serve(self, cluster: PageCluster, signed: SignedTask, stop: asyncio.Event) -> None:
         """Wait for the visitor and for Ctrl-C; release the batch if there was a visitor."""
