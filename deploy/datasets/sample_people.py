@@ -232,8 +232,6 @@ _QUESTIONS: Final[Mapping[Kind, tuple[str, Mapping[str, Any], _Answer]]] = {
         _viewers,
     ),
 }
-
-
 _CUSTOMERS: Final = (
     AttributeSpec(
         name="age",

@@ -50,7 +50,6 @@ PEOPLE: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """People who may get tokens, by the container that holds their credentials: 5,000, as the shipped
 draft needs."""
-
 _CERTIFIED: Final = (*PARTIES, "operator")
 ROLES: Final[Mapping[str, tuple[str, ...]]] = {
     "analyzer": ("coordinator", "worker", "scheduler"),
