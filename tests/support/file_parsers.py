@@ -146,7 +146,7 @@ def _people(path: Path, kind: Kind) -> object:
 
 _FILES: Final[tuple[tuple[Any, ...], ...]] = (
     (
-        *("toml", "draft.toml", lambda path: drafts.read(path)),
+        *("toml", "draft.toml", drafts.read),
         *(drafts.as_toml(one).encode() for one in DRAFTS),
     ),
     ("toml", "series.toml", read_series, _SERIES),

@@ -74,15 +74,10 @@ sdp.read("/dev/null") | /dev/null is not a JSON result of one table; pandas and 
 
 
 class _Na:
-    """As pandas' NA, whose comparisons have no truth value."""
-
-    __hash__ = None  # type: ignore[assignment]  # not needed
-
-    def __eq__(self, _: object) -> Any:
-        return self
+    """As pandas' NA, which has no truth value."""
 
     def __bool__(self) -> bool:
-        raise TypeError("boolean value of NA is ambiguous")
+        raise TypeError
 
     def __str__(self) -> str:
         return "<NA>"
