@@ -53,8 +53,6 @@ _OF_A_PERSON: Final = {
     "receipt": "takes the digest, and only the options that --help lists",
 }
 """By command, the message that replaces the parser's, which may contain a person's value."""
-
-
 _FAULTS_OF_OUTPUT: Final = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EPIPE)
 _WRONG_OPTIONS: Final = 2
 """Exit status, as of the parser's own errors."""
@@ -135,12 +133,8 @@ def options(
     ] = False,
 ) -> None:
     """Collect statistics with differential privacy: no party sees both a person and the answer."""
-    context.obj = {  # `options.command` passes them on
-        "profile": profile,
-        "address": address,
-        "authority": authority,
-        "token_file": token_file,
-    }
+    context.obj = {"profile": profile, "address": address}  # `options.command` passes them on
+    context.obj |= {"authority": authority, "token_file": token_file}
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ _PAGES: Final = {
     "SECURITY.md": "SECURITY.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",
     "CHANGELOG.md": "CHANGELOG.md",
-    "examples/load.toml": "examples/load.toml",
+    "deploy/load/every_key.toml": "deploy/load/every_key.toml",
     "examples/subset_selection.py": "examples/subset_selection.py",
     "examples/subset_selection_audit.py": "examples/subset_selection_audit.py",
 }

@@ -7,10 +7,7 @@ from typing import Any, ClassVar, Self
 import grpc
 
 from shuffledp.common.errors import PeerBusyError, PeerError, PeerUnableError, SettingsError
-from shuffledp.common.runtime.clock import SystemClock
-from shuffledp.common.runtime.rpc import SHORT_DEADLINE, open_channel, reply
-from shuffledp.common.runtime.tls import client_identity
-from shuffledp.common.runtime.validation import read_file
+from shuffledp.common.runtime import clock, rpc, tls, validation
 from shuffledp.common.wire.fields import MAX_MESSAGE_BYTES
 
 
@@ -45,14 +42,14 @@ class ServiceClient:
         """
         own = trusted = None
         if authority is not None:
-            trusted = read_file(authority)
+            trusted = validation.read_file(authority)
             if cls._CERTIFIED:
-                own = client_identity(authority, certificate, key, SystemClock().now())
+                own = tls.client_identity(authority, certificate, key, clock.SystemClock().now())
         limit = cls._RECEIVE_LIMIT
-        channel = open_channel(address, cls._PARTY, trusted, own=own, receive_limit=limit)
+        channel = rpc.open_channel(address, cls._PARTY, trusted, own=own, receive_limit=limit)
         return cls(channel, address, read_token(token_file))
 
-    async def _call(self, method: Any, request: Any, seconds: float = SHORT_DEADLINE) -> Any:  # noqa: ANN401  # stubs are untyped
+    async def _call(self, method: Any, request: Any, seconds: float = rpc.SHORT_DEADLINE) -> Any:  # noqa: ANN401  # stubs are untyped
         """Call a method of the stub with the token, and return its response."""
         call = method(request, metadata=self._metadata, timeout=seconds)
         advice = "Check that it is running, and check its address and authority"
@@ -68,7 +65,7 @@ class ServiceClient:
 async def reply_or_advice(call: Awaitable[Any], whom: str, advice: str) -> Any:  # noqa: ANN401  # stubs are untyped
     """Return the response of a call; if `whom` does not answer, add advice to the error."""
     try:
-        return await reply(call, whom)
+        return await rpc.reply(call, whom)
     except (PeerBusyError, PeerUnableError):
         raise  # the service runs at that address
     except PeerError as error:
@@ -83,7 +80,7 @@ def read_token(file: Path | None) -> str:
     """
     if file is None:
         return ""
-    token = read_file(file).decode("ascii", "replace").strip()
+    token = validation.read_file(file).decode("ascii", "replace").strip()
     if not (token and token.isascii() and token.isprintable()):
         raise SettingsError(f"{file} does not contain an operator token")
     return token

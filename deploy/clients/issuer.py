@@ -14,9 +14,8 @@ from gmpy2 import mpz
 from shuffledp.common.crypto.privacy_tokens import TOKEN_BYTES, PendingToken
 from shuffledp.common.crypto.randomness import seeded_generator
 from shuffledp.common.errors import ProofError, SettingsError, UsageError
+from shuffledp.common.runtime import rpc, validation
 from shuffledp.common.runtime.parts.executor import gather
-from shuffledp.common.runtime.rpc import LONG_DEADLINE
-from shuffledp.common.runtime.validation import read_file
 from shuffledp.common.task.task import Task
 from shuffledp.common.task.token_spec import TokenSpec
 from shuffledp.common.task_digest import TaskDigest
@@ -55,9 +54,8 @@ class IssuerClient(ServiceClient):
         request = issuer_pb2.IssueTokensRequest()
         for key_id, blinded, credential in asked:
             request.requests.add(key_id=key_id, blinded=blinded, credential=credential)
-        return signatures_from_wire(
-            await self._call(self._stub.IssueTokens, request, LONG_DEADLINE)
-        )
+        answer = await self._call(self._stub.IssueTokens, request, rpc.LONG_DEADLINE)
+        return signatures_from_wire(answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,7 @@ async def fetch_tokens(
 def read_tokens(path: Path) -> list[bytes]:
     """Read a file of tokens, one a line in hexadecimal digits, or raise SettingsError."""
     try:
-        tokens = list(map(bytes.fromhex, read_file(path).decode("ascii").split()))
+        tokens = list(map(bytes.fromhex, validation.read_file(path).decode("ascii").split()))
     except ValueError as error:
         raise SettingsError(f"{path} must hold tokens in hexadecimal digits") from error
     for number, token in enumerate(tokens, start=1):

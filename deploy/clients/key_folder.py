@@ -37,7 +37,6 @@ from shuffledp.common.runtime.validation import read_file
 from shuffledp.deploy.terminal.files import all_or_nothing
 
 _NAME: Final = "shuffledp authority"
-_AUTHORITIES: Final = "authorities"
 _CERTIFIED: Final = (*NAMED, FRONT_END)
 _NAMES: Final = (*_CERTIFIED, *INTERNAL_ROLES)
 _ISSUED: Final = "issued.txt"
@@ -55,11 +54,6 @@ class IssuedCertificate(NamedTuple):
     end: str
     """Time of expiry in UTC, in ISO 8601."""
 
-    @classmethod
-    def of(cls, party: str, certificate: Certificate) -> "IssuedCertificate":
-        """Return the line about a party's certificate."""
-        return cls(certificate.fingerprint, party, certificate.end.isoformat())
-
 
 @dataclass(frozen=True, slots=True)
 class KeyFolder:
@@ -74,7 +68,7 @@ class KeyFolder:
 
     @property
     def _authorities(self) -> Path:
-        return self.path / _AUTHORITIES
+        return self.path / "authorities"
 
     def make(
         self,
@@ -188,8 +182,8 @@ class KeyFolder:
         them at once. Returns what was revoked; raises SettingsError if the party has none.
         """
         known = self._list(_ISSUED)
-        for name, current in self._current().items():
-            known[current.fingerprint] = IssuedCertificate.of(name, current)
+        for name, one in self._current().items():
+            known[one.fingerprint] = IssuedCertificate(one.fingerprint, name, one.end.isoformat())
         if _FINGERPRINT.fullmatch(which):
             found = [known.get(which, IssuedCertificate(which, "-", "-"))]
         else:
@@ -214,9 +208,7 @@ class KeyFolder:
         files |= {name: folder / f"{name}.pem" for name, folder in self._folders().items()}
         shown = {name: (file, Certificate.read(file)) for name, file in files.items()}
         if not shown:
-            raise SettingsError(
-                f"{self.path} has no certificate; create some with shuffledp keys make"
-            )
+            raise SettingsError(f"{self.path} has no certificate; use shuffledp keys make")
         return shown
 
     def _whole(self) -> AbstractContextManager[None]:
@@ -239,7 +231,7 @@ class KeyFolder:
         """Issue a certificate into a folder, and record it."""
         authority = Authority.read(*self._authority_of(party))
         issued = authority.issue(folder, party, now, hosts, days=days)
-        line = IssuedCertificate.of(party, issued)
+        line = IssuedCertificate(issued.fingerprint, party, issued.end.isoformat())
         self._write_list(_ISSUED, self._list(_ISSUED) | {line.fingerprint: line})
 
     def _write_trust(self) -> None:

@@ -18,10 +18,8 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from shuffledp.common.errors import PeerError, PeerRefusalError, SettingsError, UnknownTaskError
 from shuffledp.common.messages.batch import BatchProgress
-from shuffledp.common.runtime.certificates import Certificate
-from shuffledp.common.runtime.service import GRPC_SILENCE
+from shuffledp.common.runtime import certificates, service, validation
 from shuffledp.common.runtime.state_directory import StateDirectory
-from shuffledp.common.runtime.validation import read_file
 from shuffledp.common.runtime.witness_service import load_witness_key
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.deploy.clients.issuer import invitation
@@ -50,7 +48,7 @@ class Cluster(LocalParties[Child]):
     def __init__(
         self,
         directory: Path,
-        environment: Mapping[str, str] = GRPC_SILENCE,
+        environment: Mapping[str, str] = service.GRPC_SILENCE,
         people: Sequence[str] = (),
         *,
         two_shufflers: bool = False,
@@ -61,11 +59,9 @@ class Cluster(LocalParties[Child]):
         self._two_shufflers = two_shufflers
         self._environment = environment
         witnesses = ("shuffler", "issuer") if people else ("shuffler",)
-        self._witness_addresses = {
-            party: kept_address(directory / party / "address") for party in witnesses
-        }
+        self._witnesses = {each: kept_address(directory / each / "address") for each in witnesses}
         agent = f"unix:{(directory / 'user_agent.sock').resolve()}"
-        self._listen = {**self._witness_addresses, "user_agent": agent}
+        self._listen = {**self._witnesses, "user_agent": agent}
         self._shared = {"tls_directory": str(directory / "tls"), **shared}
 
     async def __aenter__(self) -> Self:
@@ -88,7 +84,7 @@ class Cluster(LocalParties[Child]):
     async def start_analyzer(self, **changes: Any) -> None:  # noqa: ANN401
         """Start the analyzer, which knows its log's witnesses before they start."""
         witnesses = []
-        for party, address in self._witness_addresses.items():
+        for party, address in self._witnesses.items():
             _, key = load_witness_key(StateDirectory.open(self.directory / party), party)
             witnesses.append({"address": address, "key": key.to_text()})
         self._witness_keys = [one["key"] for one in witnesses]
@@ -123,15 +119,10 @@ class Cluster(LocalParties[Child]):
             if value is not None
         ]
         file.write_text("".join(lines), encoding="utf-8")
+        module = f"shuffledp.{self._modules.get(party, party)}"
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                *(
-                    sys.executable,
-                    "-m",
-                    f"shuffledp.{self._modules.get(party, party)}",
-                    "--settings",
-                    str(file),
-                ),
+                *(sys.executable, "-m", module, "--settings", str(file)),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -184,14 +175,14 @@ class WebHost(NamedTuple):
 
     def check(self) -> None:
         """Raise SettingsError unless the certificate is of this name, and the key is its own."""
-        certificate = Certificate.read(self.certificate)
+        certificate = certificates.Certificate.read(self.certificate)
         names = [name.lower() for name in certificate.names]
         if not {self.name.strip("[]"), f"*.{self.name.partition('.')[2]}"} & {*names}:
             raise SettingsError(
                 f"--host is {self.name}; it must be one of the names that {self.certificate} is "
                 f"for, without scheme and port: {', '.join(names) or 'it has none'}"
             )
-        if not certificate.matches_key(read_file(self.key)):
+        if not certificate.matches_key(validation.read_file(self.key)):
             raise SettingsError(f"{self.key} is not the key of {self.certificate}")
 
 
@@ -210,14 +201,12 @@ class PageCluster(Cluster):
         two_shufflers: bool = False,
     ) -> None:
         """Use the folder's keys, people and ports, if there are any; see `Cluster`."""
-        super().__init__(directory, GRPC_SILENCE, people, two_shufflers=two_shufflers)
+        super().__init__(directory, service.GRPC_SILENCE, people, two_shufflers=two_shufflers)
         self._host = host
         earlier = directory / "publisher" / "address"
         known = earlier.read_text(encoding="utf-8").rpartition(":")[2] if earlier.exists() else ""
-        published = {"shuffler": "http_address", "issuer": "http_address", "publisher": "address"}
-        self._web = {
-            party: kept_address(directory / party / name) for party, name in published.items()
-        }
+        files = {"shuffler": "http_address", "issuer": "http_address", "publisher": "address"}
+        self._web = {party: kept_address(directory / party / name) for party, name in files.items()}
         self.moved = known not in {"", self._web["publisher"].rpartition(":")[2]}
         """Whether the page's earlier port is in use, so that earlier invitations lead nowhere."""
         if host is not None:
@@ -257,11 +246,8 @@ class PageCluster(Cluster):
             **pinned,
             **tls,
         )
-        self._publish_pins(pinned)
-
-    def _publish_pins(self, identities: dict[str, str]) -> None:
-        """Write what a person's own client pins, and where it calls, to be handed over."""
-        pins = {party: self.url(party) for party in ("shuffler", "issuer")} | identities
+        # What a person's own client pins, and where it calls, to be handed over.
+        pins = {party: self.url(party) for party in ("shuffler", "issuer")} | pinned
         quorum = len(self._witness_keys)  # as in the page: all; none of them checks claims
         more = {"witnesses": self._witness_keys, "witness_quorum": quorum, "checking_witnesses": []}
         text = json.dumps(pins | more, indent=2)
@@ -276,10 +262,8 @@ class PageCluster(Cluster):
         """Raise PeerError if a party has ended by itself."""
         for party in PARTIES:
             child: Child | None = getattr(self, party)
-            if child and (status := child.process.returncode) is not None:
-                how = (
-                    f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
-                )
+            if child and (code := child.process.returncode) is not None:
+                how = f"by {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
                 raise PeerError(f"the {party} has ended {how}; see {child.log}")
 
     async def watch(
@@ -320,8 +304,4 @@ class PageCluster(Cluster):
 
     def _http(self, party: str) -> dict[str, Any]:
         tls = self._host.settings("http_", "http_hosts") if self._host else {"http_plain": True}
-        return {
-            "http_listen": self._web[party],
-            "http_origins": [self.url("publisher")],
-            **tls,
-        }
+        return {"http_listen": self._web[party], "http_origins": [self.url("publisher")], **tls}

@@ -146,11 +146,7 @@ class LocalParties(ABC, Generic[Running]):
     @property
     def shuffler_key(self) -> bytes:
         """The shuffler's public key, to which envelopes are sealed."""
-        return self.envelope_key(DEFAULT_SUITE)
-
-    def envelope_key(self, suite: str) -> bytes:
-        """Return the shuffler's public key of a suite."""
-        return self._public_key("shuffler", "envelope", suite)
+        return self._public_key("shuffler", "envelope", DEFAULT_SUITE)
 
     @property
     def relay_key(self) -> bytes:
@@ -187,7 +183,8 @@ class LocalParties(ABC, Generic[Running]):
         relay = draft.relay
         if relay is not None:
             relay = replace(relay, key=self._public_key("relay", "relay", draft.suite))
-        return replace(draft, shuffler_key=self.envelope_key(draft.suite), relay=relay)
+        key = self._public_key("shuffler", "envelope", draft.suite)
+        return replace(draft, shuffler_key=key, relay=relay)
 
     async def create_token_key(self, end: int, population: str = "") -> TokenSpec:
         """Create the token key of one task, as the issuer's operator."""

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 from shuffledp.common.errors import PeerRefusalError, UnknownTaskError
 from shuffledp.common.messages.batch import BatchProgress, BatchState, BatchStatus
-from shuffledp.common.runtime.rpc import open_channel
-from shuffledp.common.runtime.validation import read_file
+from shuffledp.common.runtime import rpc, validation
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.common.wire.batches import dropped_from_wire, progress_from_wire, status_from_wire
 from shuffledp.deploy.clients.base import ServiceClient
@@ -19,8 +18,8 @@ from shuffledp.user_agent.clients import RemoteShuffler
 @asynccontextmanager
 async def shuffler_at(address: str, authority: Path | None) -> AsyncIterator[RemoteShuffler]:
     """Open a new connection to a shuffler, as a device does, without a token."""
-    trusted = None if authority is None else read_file(authority)
-    async with open_channel(address, "shuffler", trusted) as channel:
+    trusted = None if authority is None else validation.read_file(authority)
+    async with rpc.open_channel(address, "shuffler", trusted) as channel:
         yield RemoteShuffler(channel)
 
 

@@ -4,11 +4,8 @@ from dataclasses import asdict
 from functools import partial
 from typing import Final
 
-from rich.console import Console
-
 from shuffledp.common.messages.ledger_entry import MAX_NOTE_CHARACTERS, Decision, DecisionEntry
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.escape import visible
 
 _EXAMPLE: Final = 'shuffledp batch {} DIGEST --note "junk from one network"'
@@ -40,27 +37,20 @@ def _add_command(decision: Decision) -> None:
     """Add the command of a decision."""
 
     def decide(
-        task: options.TaskArgument,
-        note: str,
-        connections: CommandConnections,
+        task: options.TaskArgument, note: str, connections: options.Connections
     ) -> options.Printed:
-        entry = options.ask(
-            connections.analyzer, lambda client: client.decide(task, decision, note)
-        )
-        return entry, partial(show_decision, entry)
+        entry = options.ask(connections.analyzer, lambda peer: peer.decide(task, decision, note))
+        return entry, describe_decision(entry)
 
     decide.__doc__ = _HELP[decision] + _NOTE
     options.command(app, _EXAMPLE.format(decision), name=decision)(decide)
 
 
-def show_decision(entry: DecisionEntry, console: Console) -> None:
-    """Print a decision and its consequence, with untrusted text escaped."""
-    for line in (
-        _CONSEQUENCES[entry.decision],
-        f"Reason: {entry.reason}.",
-        f"Entry {entry.entry:,} of the ledger, with the note: {entry.note}",
-    ):
-        console.print(visible(line), markup=False, soft_wrap=True)
+def describe_decision(entry: DecisionEntry) -> str:
+    """Describe a decision and its consequence, with untrusted text escaped."""
+    reason, note = visible(entry.reason), visible(entry.note)
+    ledger = f"Entry {entry.entry:,} of the ledger, with the note: {note}"
+    return f"{_CONSEQUENCES[entry.decision]}\nReason: {reason}.\n{ledger}"
 
 
 _add_command("release")
@@ -69,9 +59,7 @@ _add_command("drop")
 
 @options.command(app, "shuffledp batch show DIGEST", "shuffledp batch show DIGEST --relay")
 def show(
-    task: options.TaskArgument,
-    connections: CommandConnections,
-    relay: options.Flag = False,
+    task: options.TaskArgument, connections: options.Connections, relay: options.Flag = False
 ) -> options.Printed:
     """Print the state of a task's batch at a shuffler.
 
@@ -91,9 +79,7 @@ def show(
 
 @options.command(app, "shuffledp batch erase DIGEST")
 def erase(
-    task: options.TaskArgument,
-    connections: CommandConnections,
-    relay: options.Flag = False,
+    task: options.TaskArgument, connections: options.Connections, relay: options.Flag = False
 ) -> options.Printed:
     """Erase a closed batch at the shuffler, undelivered.
 

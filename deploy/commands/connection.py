@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 DEFAULT_PROFILE: Final = Path("shuffledp.toml")
 """Profile in the working directory, if neither --profile nor SHUFFLEDP_PROFILE names one."""
 _VARIABLE: Final = "SHUFFLEDP_PROFILE"
-
 _MAX_BYTES: Final = 16 * 1024
-
 SERVICES: Final = ("analyzer", "shuffler", "relay", "issuer")
 ADDRESSES: Final = (*SERVICES, "agent")
 _KEYS: Final = "../keys/operator/"

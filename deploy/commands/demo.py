@@ -61,7 +61,6 @@ def demo(
     from shuffledp.deploy.clients.issuer import BROWSER_PROTOCOLS
     from shuffledp.deploy.datasets.sample_people import sample_people
     from shuffledp.deploy.demo import demo as demonstration
-    from shuffledp.deploy.demo.demo import Visit
     from shuffledp.deploy.results.result_view import print_released
     from shuffledp.deploy.tasks.drafts import with_two_shufflers
 
@@ -74,18 +73,17 @@ def demo(
     if two_shufflers:
         people = replace(people, draft=with_two_shufflers(people.draft))
 
-    def show(finished: demonstration.DemoRun) -> None:
-        console.print(finished.people.title)
-        print_released(
-            finished.result, finished.view(), console, guarantees=guarantees, task=finished.task
-        )
+    def show(run: demonstration.DemoRun) -> None:
+        console.print(run.people.title)
+        print_released(run.result, run.view(), console, guarantees=guarantees, task=run.task)
         print_written([output], console)
 
     address = page.resolve().as_uri()
     at_terminal = sys.stdout.isatty()
     if at_terminal and not json and people.draft["protocol"] in BROWSER_PROTOCOLS:
         with private_opener() as opener:
-            visit = Visit(people=people, output=output, html=page, console=console, show=show)
+            files = {"output": output, "html": page}
+            visit = demonstration.Visit(people=people, console=console, show=show, **files)
             visit.run(opener if open_it else None)
         return
     finished = demonstration.run(people, output=output, html=page, console=console)

@@ -12,7 +12,6 @@ from rich.progress import Progress
 from shuffledp.common.errors import SettingsError
 from shuffledp.common.runtime.state_directory import atomic_write
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import terminal
 from shuffledp.deploy.terminal.files import all_or_nothing, write, writing
 from shuffledp.deploy.terminal.json_output import dumps
@@ -61,7 +60,7 @@ def people(names_file: Annotated[Path, typer.Argument()], output_dir: Path) -> o
 @options.command(app, "shuffledp issuer new-key --end 2030-01-31")
 def new_key(
     end: Annotated[datetime, typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])],
-    connections: CommandConnections,
+    connections: options.Connections,
     population: str = "",
     out: options.Output = Path("token-key.json"),
 ) -> options.Printed:
@@ -98,7 +97,7 @@ def fetch(
     task: options.TaskArgument,
     credentials: Path,
     out: options.Output,
-    connections: CommandConnections,
+    connections: options.Connections,
 ) -> options.Printed:
     """
     Get tokens of one task, for sentinels and load tests.
@@ -129,12 +128,7 @@ def fetch(
             raise SettingsError("this task requires no tokens")
         async with connections.issuer(operator=False) as client:
             return await fetch_tokens(
-                client,
-                wanted,
-                task,
-                people,
-                seed=seed_file.read_bytes(),
-                progress=progress,
+                client, wanted, task, people, seed=seed_file.read_bytes(), progress=progress
             )
 
     with Progress(console=terminal(stderr=True)) as bar:

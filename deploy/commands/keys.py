@@ -11,16 +11,7 @@ from rich.table import Table
 
 from shuffledp.common.crypto.hpke import fingerprint
 from shuffledp.common.dates import utc
-from shuffledp.common.runtime.certificates import (
-    FRONT_END,
-    INTERNAL_ROLES,
-    LIFETIME_DAYS,
-    PARTIES,
-    RELAY,
-    WARN_AUTHORITY_DAYS,
-    WARN_DAYS,
-    WITNESS,
-)
+from shuffledp.common.runtime import certificates
 from shuffledp.common.runtime.clock import SystemClock, confirm
 from shuffledp.common.runtime.state_directory import StateDirectory
 from shuffledp.deploy.clients.key_folder import KeyFolder
@@ -35,8 +26,9 @@ app = options.command_group(
 )
 
 _CERTIFICATES: Final = (
-    f"{', '.join(PARTIES)} [these five]; {WITNESS}; {RELAY}; {FRONT_END}; or, for a party's "
-    f"internal authority, {', '.join(INTERNAL_ROLES)}"
+    f"{', '.join(certificates.PARTIES)} [these five]; {certificates.WITNESS}; "
+    f"{certificates.RELAY}; {certificates.FRONT_END}; or, for a party's internal authority, "
+    f"{', '.join(certificates.INTERNAL_ROLES)}"
 )
 
 Directory = Annotated[Path, typer.Argument(help="Folder of the authorities.")]
@@ -51,7 +43,7 @@ def make(
     directory: Directory,
     party: list[str] | None = None,
     host: list[str] | None = None,
-    days: Days = LIFETIME_DAYS,
+    days: Days = certificates.LIFETIME_DAYS,
     shared: options.Flag = False,
 ) -> options.Printed:
     """
@@ -67,7 +59,7 @@ def make(
         shared: One authority for all parties, for development and tests.
     """
     folder = KeyFolder(directory)
-    folder.make(party or PARTIES, host or (), SystemClock().now(), days, shared=shared)
+    folder.make(party or certificates.PARTIES, host or (), SystemClock().now(), days, shared=shared)
     return _printed(folder, written=[f"Written to {folder.path}."])
 
 
@@ -75,7 +67,7 @@ def make(
 def renew(
     directory: Directory,
     party: Annotated[str | None, typer.Argument()] = None,
-    days: Days = LIFETIME_DAYS,
+    days: Days = certificates.LIFETIME_DAYS,
     force: options.Flag = False,
 ) -> options.Printed:
     """
@@ -117,10 +109,7 @@ def trust(
 
 
 @options.command(app, "shuffledp keys revoke keys shuffler")
-def revoke(
-    directory: Directory,
-    party: Annotated[str, typer.Argument()],
-) -> options.Printed:
+def revoke(directory: Directory, party: Annotated[str, typer.Argument()]) -> options.Printed:
     """Revoke a party's certificates permanently.
 
     Copy each party's authority.pem to its machine: servers then refuse these certificates at once.
@@ -228,7 +217,8 @@ def _printed(
             "sha256": found.fingerprint,
             "ends": found.end.isoformat(),
             "days_left": (left := found.days_left(now)),
-            "ends_soon": left < (WARN_DAYS if found.names else WARN_AUTHORITY_DAYS),
+            "ends_soon": left
+            < (certificates.WARN_DAYS if found.names else certificates.WARN_AUTHORITY_DAYS),
             "revoked": found.fingerprint in revoked,
         }
         for party, (file, found) in folder.show().items()

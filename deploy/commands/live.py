@@ -11,7 +11,6 @@ import typer
 from shuffledp.common.errors import ShuffleDpError
 from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import private_opener, terminal
 
 app = typer.Typer()
@@ -23,7 +22,7 @@ _POLL_SECONDS: Final = 2.0
 @options.command(app, "shuffledp live DIGEST")
 def live(
     task: options.TaskArgument,
-    connections: CommandConnections,
+    connections: options.Connections,
     port: Annotated[int, typer.Option(min=0, max=65535)] = 0,
     open_it: options.OpenPage = False,
 ) -> None:
@@ -38,8 +37,7 @@ def live(
         port: Local port; 0: any free port.
     """
     from shuffledp.common.task.task import Task
-    from shuffledp.deploy.pages.live_feed import LiveFeed, live_page
-    from shuffledp.deploy.pages.live_server import live_pages, page_server
+    from shuffledp.deploy.pages import live_feed, live_server
 
     async def watch(show: Callable[[str], bool] | None) -> None:
         async with connections.shuffler() as client:
@@ -47,10 +45,10 @@ def live(
             progress = await client.progress(task)
             async with connections.device() as device:
                 asked = Task.verified(await device.fetch_task(task), task, None)
-            feed = LiveFeed(SystemClock(), progress, asked)
-            page = live_page(task, poll_seconds=_POLL_SECONDS, task=asked).encode()
-            pages, secret = live_pages(page, feed), secrets.token_urlsafe(16)
-            async with page_server(pages, secret, port) as address:
+            feed = live_feed.LiveFeed(SystemClock(), progress, asked)
+            page = live_feed.live_page(task, poll_seconds=_POLL_SECONDS, task=asked).encode()
+            pages, secret = live_server.live_pages(page, feed), secrets.token_urlsafe(16)
+            async with live_server.page_server(pages, secret, port) as address:
                 terminal().print(f"The page is at {address}\nPress Ctrl-C to stop.", soft_wrap=True)
                 if show is not None:
                     show(address)

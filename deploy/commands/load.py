@@ -2,12 +2,12 @@
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.load.scenario import OVERRIDDEN, explained, read_scenario, texts
+from shuffledp.deploy.load.scenario import EVERY_KEY, read_scenario
 from shuffledp.deploy.terminal.console import terminal
 from shuffledp.deploy.terminal.escape import escaped
 from shuffledp.deploy.terminal.json_output import print_json
@@ -17,14 +17,9 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-def _own(key: str) -> Any:  # noqa: ANN401  # Typer's
-    """Return an option that overrides a key of the scenario, explained there."""
-    return typer.Option(help=texts(OVERRIDDEN[key])[key])
-
-
 def _explain(asked: bool) -> None:  # noqa: FBT001  # Typer calls it
     if asked:
-        typer.echo(explained())
+        typer.echo(EVERY_KEY.read_text(encoding="utf-8"), nl=False)
         raise typer.Exit
 
 
@@ -39,15 +34,15 @@ def load(
     *,
     scenario: Annotated[str, typer.Argument()],
     task: Annotated[str | None, typer.Argument()] = None,
-    users: Annotated[int | None, _own("users")] = None,
-    rate: Annotated[float | None, _own("rate")] = None,
-    shuffler: Annotated[str | None, _own("shuffler")] = None,
-    shuffler_token_file: Annotated[Path | None, _own("shuffler_token_file")] = None,
-    tokens: Annotated[Path | None, _own("tokens")] = None,
+    users: int | None = None,
+    rate: float | None = None,
+    shuffler: str | None = None,
+    shuffler_token_file: Path | None = None,
+    tokens: Path | None = None,
     prepare: options.OptionalOutput = None,
     replay: Path | None = None,
     details: options.Flag = False,
-    explain: Annotated[  # noqa: ARG001  # its callback answers
+    explain: Annotated[  # its callback answers
         bool, typer.Option("--explain", callback=_explain, is_eager=True)
     ] = False,
     json: options.AsJson = False,
@@ -63,23 +58,29 @@ def load(
     Options:
         scenario: A file such as mine.toml, or the name of a shipped scenario.
         task: The task's digest, for --shuffler; not needed with --replay.
+        users: Simulated users; needed with a file for a published task of several attributes.  [all
+            people of a file, or 1000, or enough for a ramp]
+        rate: Users who arrive per second, whether or not the services keep up.
+        shuffler: Address of running services' shuffler, host:port. Needs the digest of a task.
+        shuffler_token_file: The shuffler's operator token, to check that the batch is empty, and
+            its counts.
+        tokens: File of tokens from `shuffledp issuer tokens`, one per user, if the task requires
+            them.
         prepare: Only seal the submissions into this file; send nothing.
         replay: Send the submissions prepared in this file.
         details: Print all figures, each count and the usage of each party.
         explain: Print all keys of a scenario, each with its meaning and default.
     """
+    given = {**locals()}
     from shuffledp.deploy.clients.issuer import read_tokens
     from shuffledp.deploy.datasets.sources import dataset as read_dataset
     from shuffledp.deploy.datasets.sources import is_file
-    from shuffledp.deploy.load import report
+    from shuffledp.deploy.load import report, run
     from shuffledp.deploy.load import target as targets
-    from shuffledp.deploy.load.plan import LoadPlan
-    from shuffledp.deploy.load.run import execute
+    from shuffledp.deploy.load.behaviour import LoadPlan
     from shuffledp.deploy.load.users import SealedUsers
 
     digest = None if task is None else options.task_digest(task)
-    given = {"users": users, "rate": rate, "shuffler": shuffler, "tokens": tokens, "task": task}
-    given |= {"shuffler_token_file": shuffler_token_file, "prepare": prepare, "replay": replay}
     asked = read_scenario(scenario, given)
     target, wanted = asked.target, asked.people
     people = None
@@ -90,7 +91,7 @@ def load(
     replayed = None if replay is None else SealedUsers.load(replay)
     with report.ProgressBars(terminal(stderr=True)) as bars:
         finished = asyncio.run(
-            execute(
+            run.execute(
                 targets.target_of(asked, plan, digest, replayed),
                 plan,
                 bars=bars,

@@ -13,10 +13,8 @@ from shuffledp.common.transparency.checkpoint import NoteKey, log_key
 from shuffledp.common.transparency.log import LogEvidence, find_fork
 from shuffledp.common.wire.transparency import evidence_from_wire
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import print_written, terminal
 from shuffledp.deploy.terminal.files import write
-from shuffledp.deploy.terminal.json_output import print_json
 from shuffledp.protos.shuffledp.v1 import user_agent_pb2
 
 _MAX_BYTES: Final = 16 * 1024 * 1024
@@ -27,7 +25,7 @@ app = options.command_group(
 
 
 @options.command(app, "shuffledp log export --output mine.json")
-def export(connections: CommandConnections, output: options.Output) -> None:
+def export(connections: options.Connections, output: options.Output) -> None:
     """
     Write what your device was shown of the log.
 
@@ -46,11 +44,10 @@ def export(connections: CommandConnections, output: options.Output) -> None:
 @options.command(app, _CHECK_EXAMPLE)
 def check(
     files: Annotated[list[Path], typer.Argument()],
-    connections: CommandConnections,
+    connections: options.Connections,
     analyzer_identity: Path | None = None,
     witness: list[str] | None = None,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Search for two histories that the log or a witness signed.
 
@@ -65,7 +62,10 @@ def check(
     pinned = connections.needed_file("analyzer_identity", analyzer_identity)
     log = log_key(options.read_identity(pinned))
     evidence = [one for file in files for one in read_evidence(file)]
-    keys = [log, *map(_witness_key, witness or ())]
+    keys = [log]
+    for text in witness or ():
+        typed = read_file(Path(text)).decode("ascii", "replace") if Path(text).is_file() else text
+        keys.append(NoteKey.parse(typed.strip()))
     valid = sum(any(one.is_signed(key) for key in keys) for one in evidence)
     if not valid:
         raise ProofError(
@@ -73,39 +73,18 @@ def check(
             "one of the witnesses given: they are of another log, or damaged"
         )
     forks = {key.name: fork for key in keys if (fork := find_fork(evidence, key)) is not None}
-    if json:
-        sizes = {name: [_size(one) for one in fork] for name, fork in forks.items()}
-        print_json({"pieces": len(evidence), "valid": valid, "forks": sizes})
-        raise typer.Exit(bool(forks))
-    console = terminal()
-    for name, (first, second) in forks.items():
-        console.print(
-            f"Fork: {name} signed two histories, with checkpoints of {_size(first)} and "
-            f"{_size(second)} entries.",
-            markup=False,
-            soft_wrap=True,
+    sizes = {n: [one.checkpoint.checkpoint.size for one in fork] for n, fork in forks.items()}
+    text = "\n".join(
+        f"Fork: {name} signed two histories, with checkpoints of {first} and {second} entries."
+        for name, (first, second) in sizes.items()
+    )
+    text = text or f"No fork in {valid} valid pieces of evidence of {len(evidence)}."
+    if not forks and (refused := sum(one.refused for one in evidence)):
+        text += (
+            f"\n{refused} checkpoints were refused because nothing proved that they continue the "
+            "device's last one; that alone convicts nobody. Add other devices' evidence."
         )
-    if not forks:
-        refused = sum(one.refused for one in evidence)
-        console.print(f"No fork in {valid} valid pieces of evidence of {len(evidence)}.")
-        if refused:
-            console.print(
-                f"{refused} checkpoints were refused because nothing proved that they continue the "
-                "device's last one; that alone convicts nobody. Add other devices' evidence."
-            )
-        return
-    raise typer.Exit(1)
-
-
-def _witness_key(given: str) -> NoteKey:
-    """Parse a witness's key, or read it from a file."""
-    if not Path(given).is_file():
-        return NoteKey.parse(given)
-    return NoteKey.parse(read_file(Path(given)).decode("ascii", "replace").strip())
-
-
-def _size(evidence: LogEvidence) -> int:
-    return evidence.checkpoint.checkpoint.size
+    return {"pieces": len(evidence), "valid": valid, "forks": sizes}, text, bool(forks)
 
 
 def read_evidence(file: Path) -> list[LogEvidence]:

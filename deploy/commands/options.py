@@ -8,7 +8,6 @@ import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from copy import copy
-from dataclasses import is_dataclass
 from functools import partial, wraps
 from operator import getitem
 from pathlib import Path
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from shuffledp.common.crypto.signing import PublicIdentity
 
 Person = Annotated[str, typer.Option(help="Name of the person, if the agent serves several.")]
-
-
 _DEVICES: Final = {Path("/dev"), Path("/dev/fd")}
 """Folders with links such as stdout, which may lead to a regular file."""
 _DIGEST: Final = re.compile(f"[0-9a-fA-F]{{{2 * DIGEST_BYTES}}}")
@@ -47,10 +44,11 @@ def task_digest(text: str) -> TaskDigest:
 
 if TYPE_CHECKING:
     TaskArgument = TaskDigest
+    TaskOption = TaskDigest
 else:  # help says that it is a text
-    TaskArgument = Annotated[
-        str, typer.Argument(parser=task_digest, help="The task's digest, 64 hexadecimal digits.")
-    ]
+    _OF_TASK: Final = {"parser": task_digest, "help": "The task's digest, 64 hexadecimal digits."}
+    TaskArgument = Annotated[str, typer.Argument(**_OF_TASK)]
+    TaskOption = Annotated[str, typer.Option(**_OF_TASK)]
 ShufflerKey = Annotated[
     Path | None,
     typer.Option(
@@ -66,16 +64,13 @@ RelayKey = Annotated[
     ),
 ]
 TaskKind = Annotated[Kind, typer.Option(help="Kind of value.")]
-OpenPage = Annotated[
-    bool, typer.Option("--open", help="Open the page in a browser on this machine.")
-]
+OpenPage = Annotated[bool, typer.Option("--open", help="Open the page in this machine's browser.")]
 Output = Annotated[Path, typer.Option(callback=writable)]
 OptionalOutput = Annotated[Path | None, typer.Option(callback=writable)]
 OutputName = Annotated[Path | None, typer.Option(callback=in_folder)]
 """A folder to write, or a name to which endings are added."""
 Page = Annotated[
-    Path | None,
-    typer.Option(callback=writable, help="Write a self-contained page for a browser."),
+    Path | None, typer.Option(callback=writable, help="Write a self-contained page for a browser.")
 ]
 AllGuarantees = Annotated[
     bool,
@@ -83,14 +78,19 @@ AllGuarantees = Annotated[
 ]
 Flag = Annotated[bool, typer.Option()]
 """An option `--name` that `command` explains, without `--no-name`."""
+Connections = CommandConnections
+"""The parties that a command talks to, by the global options and the profile."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
+_PIN: Final = "--analyzer-identity"
+_GLOBAL: Final = inspect.signature(connect).parameters
 Client = TypeVar("Client")
 Answer = TypeVar("Answer")
 Function = TypeVar("Function", bound=Callable[..., object])
-Printed = tuple[object, str | Callable[[Console], None]]
-"""What a command returns: JSON fields; and, for people, a text or what a function prints."""
+_Shown = str | Callable[[Console], None]
+Printed = tuple[object, _Shown] | tuple[object, _Shown, bool]
+"""JSON fields, or their function; a text for people, or what prints it; whether to exit with 1."""
 
 
 def command_group(name: str, summary: str, *examples: str) -> typer.Typer:
@@ -109,41 +109,34 @@ def command(
 
     The texts under `Options:` in its docstring become the help of its parameters; in them a
     constant's name in braces stands for its value. A type that several commands share, such as
-    those above, has its text itself. A parameter of type CommandConnections stands for the global
-    options, behind the command or before it, and a dataclass for an option per field, with its
-    docstring's texts. A command that returns Printed has an option --json.
+    those above, has its text itself. `connections: Connections` stands for the global options,
+    behind the command or before it; without it, they are refused before it. A command that
+    returns Printed has an option --json.
     """
 
     def register(function: Function) -> Function:
-        wanted, makers = inspect.signature(function).parameters, dict[str, Callable[..., object]]()
+        wanted = inspect.signature(function).parameters
         shown = {"context": inspect.Parameter("context", _KEYWORD, annotation=typer.Context)}
-        (text, texts), last = _texts(function), dict[str, inspect.Parameter]()
-        for own in wanted.values():
-            kind = own.annotation
-            if isinstance(kind, type) and is_dataclass(kind):
-                makers[own.name] = make = connect if kind is CommandConnections else kind
-                texts = _texts(make)[1] | texts
-                (last if make is connect else shown).update(inspect.signature(make).parameters)
-            else:
-                shown[own.name] = own
-        shown |= last
+        shown |= {name: own for name, own in wanted.items() if name != "connections"}
+        if "connections" in wanted:
+            shown |= _GLOBAL
         if prints := inspect.signature(function).return_annotation == Printed:
             shown["json"] = inspect.Parameter("json", _KEYWORD, annotation=AsJson, default=False)
+        text, texts = _texts(function)
         shown = {name: _explained(each, texts.get(name)) for name, each in shown.items()}
 
         @wraps(function)
         def run(context: typer.Context, **given: Any) -> None:  # noqa: ANN401  # any option
-            for shared, before in (context.obj or {}).items():  # in front of the command
-                if shared in given:
-                    repeated = isinstance(before, list) and given[shared]
-                    given[shared] = before + given[shared] if repeated else given[shared] or before
-            for group, make in makers.items():
-                fields = inspect.signature(make).parameters
-                given[group] = make(**{field: given.pop(field) for field in fields})
+            _add_those_before(context, given)
+            if "connections" in wanted:
+                given["connections"] = connect(**{name: given.pop(name) for name in _GLOBAL})
             given["context"] = context
             answer: Any = function(**{name: given[name] for name in wanted})
             if prints:
-                print_answer(*answer, json=given["json"])
+                fields, text, *failed = answer
+                print_answer(fields, text, json=given["json"])
+                if any(failed):
+                    raise typer.Exit(1)
 
         run.__signature__ = inspect.Signature([*shown.values()])  # type: ignore[attr-defined]  # Typer's way
         run.__annotations__ = {name: each.annotation for name, each in shown.items()}
@@ -152,6 +145,17 @@ def command(
         return function
 
     return register
+
+
+def _add_those_before(context: typer.Context, given: dict[str, Any]) -> None:
+    """Add the options in front of the command; raise UsageError for one that it does not have."""
+    for name, before in (context.obj or {}).items():
+        if name in given:
+            repeated = isinstance(before, list) and given[name]
+            given[name] = before + given[name] if repeated else given[name] or before
+        elif before:
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"drop {option}: {context.info_name} does not use it")
 
 
 def _texts(described: object) -> tuple[str, dict[str, str]]:
@@ -229,6 +233,11 @@ def read_identity(file: Path) -> "PublicIdentity":
 
     text = read_file(file).decode(errors="replace").strip()
     return PublicIdentity.from_hex(text, f"the content of {file}")
+
+
+def verified(what: str, pinned: Path | None) -> str:
+    """Say with which identity.pub a signature was verified, or how to verify it."""
+    return f"{what} verified with {pinned}." if pinned else f"{what} not verified: use {_PIN}."
 
 
 def read_shuffler_key(file: Path, option: str = "--shuffler-key") -> bytes:

@@ -15,7 +15,6 @@ from shuffledp.common.messages.guarantee import rounded_up
 from shuffledp.common.protocols import Kind
 from shuffledp.common.task.kinds import KINDS
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import terminal
 from shuffledp.deploy.terminal.escape import escaped, visible
 from shuffledp.deploy.terminal.json_output import print_answer
@@ -32,7 +31,7 @@ app = typer.Typer()
 )
 def contribute(
     task: options.TaskArgument,
-    connections: CommandConnections,
+    connections: options.Connections,
     person: options.Person = "",
     kind: Kind | None = None,
     json: options.AsJson = False,
@@ -136,9 +135,7 @@ _MEANING_WITH_TWO = _MEANING | {
 
 @options.command(app, "shuffledp receipt DIGEST")
 def receipt(
-    task: options.TaskArgument,
-    connections: CommandConnections,
-    person: options.Person = "",
+    task: options.TaskArgument, connections: options.Connections, person: options.Person = ""
 ) -> options.Printed:
     """Show whether your answer arrived and was counted, with the shuffler's receipt."""
     from shuffledp.deploy.clients.user_agent import ask_for_receipt
@@ -159,9 +156,8 @@ def receipt(
 def hops_of(answer: "user_agent_pb2.GetReceiptResponse") -> list[dict[str, str]]:
     """Return who checks each hop of an answer; with two shufflers sentinels sample the second."""
     checked = {"to": answer.signer, "checked_by": "this device", "inclusion": answer.inclusion}
-    return [checked, {"to": "analyzer", "checked_by": "sentinels"}][
-        : 1 + (answer.signer == "relay")
-    ]
+    sampled = [{"to": "analyzer", "checked_by": "sentinels"}] * (answer.signer == "relay")
+    return [checked, *sampled]
 
 
 def show_receipt(answer: "user_agent_pb2.GetReceiptResponse", console: Console) -> None:

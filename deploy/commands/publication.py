@@ -13,7 +13,6 @@ from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.common.task.draft import TaskDraft
 from shuffledp.common.task.task import Task, cached_task
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.tasks import task_view
 from shuffledp.deploy.tasks.forecast import DEVICE_CAPS
 from shuffledp.deploy.terminal.escape import escaped
@@ -94,7 +93,7 @@ def _show_warnings(warnings: Iterable[str], console: Console) -> None:
 
 def with_keys(
     draft: TaskDraft,
-    connections: CommandConnections,
+    connections: options.Connections,
     shuffler_key: Path | None,
     relay_key: Path | None,
     *,
@@ -111,10 +110,8 @@ def with_keys(
     if relay is not None:
         file = find("relay_key", relay_key)
         relay = replace(relay, key=_read_key(file, "--relay-key", "relay.pub"))
-    file = find("shuffler_key", shuffler_key)
-    return replace(
-        draft, relay=relay, shuffler_key=_read_key(file, "--shuffler-key", "envelope.pub")
-    )
+    key = _read_key(find("shuffler_key", shuffler_key), "--shuffler-key", "envelope.pub")
+    return replace(draft, relay=relay, shuffler_key=key)
 
 
 def _read_key(file: Path | None, option: str, right: str) -> bytes:

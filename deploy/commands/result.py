@@ -5,18 +5,14 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from rich.console import Console
 
 from shuffledp.common.crypto.signing import SignedTask
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import print_written, terminal
 from shuffledp.deploy.terminal.files import write
-from shuffledp.deploy.terminal.json_output import print_json
 
 app = typer.Typer()
-
-_NO_KEY: Final = bytes(31) + b"\x09"
-"""Placeholder for the shuffler's key, which `task create` adds."""
 
 _QUANTILES: Final = "quantiles are numbers between 0 and 1, such as .5,.9"
 
@@ -26,17 +22,16 @@ _QUANTILES: Final = "quantiles are numbers between 0 and 1, such as .5,.9"
 )
 def result(
     task: options.TaskArgument,
-    connections: CommandConnections,
+    connections: options.Connections,
     top: Annotated[int, typer.Option(min=1)] = 20,
     html: options.Page = None,
     csv: options.OptionalOutput = None,
     parquet: options.OptionalOutput = None,
     candidates: Path | None = None,
-    quantile: str = "",
+    quantile: str = ".05,.25,.5,.75,.95",
     ranges: Annotated[list[str] | None, typer.Option("--range")] = None,
     guarantees: options.AllGuarantees = False,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Print or write a released result with 95 % intervals. Needs the operator token.
 
@@ -46,7 +41,7 @@ def result(
         parquet: Write every value as Parquet; needs pyarrow.
         candidates: File of texts to look for, one per line, in a task that collects texts. Output
             files then have a row per text.
-        quantile: Quantiles of ordered data, such as .5,.9.  [.05,.25,.5,.75,.95]
+        quantile: Quantiles of ordered data, such as .5,.9.
         ranges: A range or bucket of ordered data, such as 18:65; repeatable.
     """
     from shuffledp.common.messages.result import Result
@@ -54,17 +49,11 @@ def result(
     from shuffledp.common.task.task import Task
     from shuffledp.deploy.clients.analyzer import OperatorClient
     from shuffledp.deploy.pages.result_page import result_page
-    from shuffledp.deploy.results.decoder import read_candidates
-    from shuffledp.deploy.results.distribution_view import (
-        DEFAULT_QUANTILES,
-        Questions,
-        asked_ranges,
-    )
-    from shuffledp.deploy.results.export import as_json, shufflers_as_json, write_csv, write_parquet
+    from shuffledp.deploy.results import decoder, distribution_view, verification
+    from shuffledp.deploy.results.export import as_json, task_as_json, write_csv, write_parquet
     from shuffledp.deploy.results.result_view import MAX_ROWS, print_result, result_view
-    from shuffledp.deploy.results.verification import check_fits, recompute_guarantees
 
-    texts = () if candidates is None else read_candidates(candidates)
+    texts = () if candidates is None else decoder.read_candidates(candidates)
 
     async def read(operator: OperatorClient) -> tuple[SignedTask, Result]:
         found = await operator.result(task)
@@ -73,14 +62,14 @@ def result(
 
     published, found = options.ask(connections.analyzer, read)
     signed = Task.from_bytes(published.task_bytes)
-    check_fits(found, signed)
-    found = recompute_guarantees(found, signed)
+    verification.check_fits(found, signed)
+    found = verification.recompute_guarantees(found, signed)
     # Before any output: candidates that cannot be decoded leave no file.
-    asked = Questions(
+    asked = distribution_view.Questions(
         batch=found,
         task=signed,
-        quantiles=parse_numbers(quantile, _QUANTILES) if quantile else DEFAULT_QUANTILES,
-        ranges=asked_ranges(signed, ranges or ()),
+        quantiles=parse_numbers(quantile, _QUANTILES),
+        ranges=distribution_view.asked_ranges(signed, ranges or ()),
     )
     build = partial(result_view, found.estimate, signed, candidates=texts, questions=asked)
     view = build(most=top)
@@ -90,21 +79,20 @@ def result(
         write_parquet(parquet, found, view.columns)
     if html is not None:
         write(html, result_page(found, signed, build(most=MAX_ROWS)))
-    if json:
-        own = {"labels": signed.labels, **shufflers_as_json(signed)}
-        print_json({**as_json(found), **own, **view.fields})
-        return
-    print_result(found, view, terminal(), guarantees=guarantees, task=signed)
-    print_written((html, csv, parquet), terminal())
+
+    def show(console: Console) -> None:
+        print_result(found, view, console, guarantees=guarantees, task=signed)
+        print_written((html, csv, parquet), console)
+
+    return {**as_json(found), **task_as_json(signed), **view.fields}, show
 
 
 @options.command(app, "shuffledp ledger")
 def ledger(
-    connections: CommandConnections,
+    connections: options.Connections,
     analyzer_identity: Path | None = None,
     html: options.Page = None,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Print the cost of every release, and each population's remaining budgets.
 
@@ -132,18 +120,14 @@ def ledger(
             decision.verify(signer)
     if html is not None:
         write(html, releases_page(found))
-    if json:
-        print_json(found.as_json())
-        return
-    found.show(terminal())
-    if found.decisions:
-        terminal().print(
-            f"Signatures of decisions verified with {pinned}."
-            if signer
-            else "Signatures of decisions not verified: use --analyzer-identity.",
-            markup=False,
-        )
-    print_written([html], terminal())
+
+    def show(console: Console) -> None:
+        found.show(console)
+        if found.decisions:
+            console.print(options.verified("Signatures of decisions", pinned), markup=False)
+        print_written([html], console)
+
+    return found.as_json(), show
 
 
 @options.command(
@@ -172,7 +156,7 @@ def iterate(
     from shuffledp.deploy.results.next_task import Iterated, next_draft, read_result
     from shuffledp.deploy.tasks import drafts as draft_file
 
-    whole = draft_file.read(draft, _NO_KEY)
+    whole = draft_file.read(draft)
     before = None if after is None else read_result(after, Iterated, "key-value")
     write(output, draft_file.as_toml(next_draft(whole, iterations, number, before)))
     print_written([output], terminal())

@@ -12,13 +12,11 @@ from shuffledp.common.task.draft import TaskDraft
 from shuffledp.common.task.task import Task
 from shuffledp.deploy.clients.analyzer import OperatorClient
 from shuffledp.deploy.clients.shuffler import ShufflerClient
-from shuffledp.deploy.commands.connection import CommandConnections
-from shuffledp.deploy.commands.options import ask
+from shuffledp.deploy.commands import options
 from shuffledp.deploy.commands.publication import Publication
 from shuffledp.deploy.tasks import forecast as forecasts
-from shuffledp.deploy.tasks.population_budgets import releases_to
+from shuffledp.deploy.tasks import population_budgets, task_view
 from shuffledp.deploy.tasks.schedule import Series, SeriesRound
-from shuffledp.deploy.tasks.task_view import preview
 
 _NOT_TO_COME: Final = {BatchState.EXPIRED, BatchState.DROPPED, BatchState.UNCONFIRMED}
 """States of a batch that the shuffler does not send any more, to an analyzer that has none."""
@@ -26,7 +24,7 @@ _NOT_TO_COME: Final = {BatchState.EXPIRED, BatchState.DROPPED, BatchState.UNCONF
 
 async def tasks_of(series: Series, analyzer: OperatorClient) -> list[TaskSummary]:
     """Return the published tasks that equal a round in all that the series' template fixes."""
-    template, found = preview(series.draft, now=0.0), []
+    template, found = task_view.preview(series.draft, now=0.0), []
     deadlines = {series.deadline(number) for number in range(1, series.n_rounds + 1)}
     for summary in await analyzer.tasks():
         if summary.population == template.population and summary.deadline in deadlines:
@@ -52,12 +50,12 @@ async def with_expired(
 
 
 def mark_expired(
-    rounds: Iterable[SeriesRound], connections: CommandConnections
+    rounds: Iterable[SeriesRound], connections: options.Connections
 ) -> tuple[SeriesRound, ...]:
     """Ask the shuffler, if its address is known, which overdue rounds have expired."""
     if not connections.knows("shuffler"):
         return tuple(rounds)
-    return ask(partial(connections.shuffler, operator=False), partial(with_expired, rounds))
+    return options.ask(partial(connections.shuffler, operator=False), partial(with_expired, rounds))
 
 
 async def publish_due(
@@ -75,8 +73,8 @@ async def publish_due(
         state = "has ended" if number else "has not started"
     elif published is None:
         if not any(each.task for each in rounds):
-            task = preview(series.draft, now=0.0)
-            spent = await releases_to(series.draft.population, operator)
+            task = task_view.preview(series.draft, now=0.0)
+            spent = await population_budgets.releases_to(series.draft.population, operator)
             costs, limits = forecasts.forecast(task, rounds, task.n_min, spent)
             forecasts.check_budget(limits, len(costs))
             warning = forecasts.shortfall(limits, len(costs))

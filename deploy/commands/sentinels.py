@@ -10,10 +10,8 @@ from typing import Annotated, Final
 import typer
 
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import CommandConnections
 from shuffledp.deploy.terminal.console import terminal
 from shuffledp.deploy.terminal.files import in_folder
-from shuffledp.deploy.terminal.json_output import print_answer
 
 _EXAMPLE: Final = (
     "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --output sentinels.jsonl"
@@ -24,16 +22,15 @@ app = options.command_group("sentinels", "Test submissions that the analyzer rec
 
 @options.command(app, _EXAMPLE, name="plant", short_help="Send and register test submissions.")
 def plant_sentinels(
-    task: str,
+    task: options.TaskOption,
     count: Annotated[int, typer.Option(min=1, max=10_000)],
-    connections: CommandConnections,
+    connections: options.Connections,
     output: Annotated[Path, typer.Option(callback=in_folder)],
     over: Annotated[float, typer.Option(min=0.0)] = 0.0,
     tokens: Path | None = None,
     analyzer_identity: Path | None = None,
     shuffler_identity: Path | None = None,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Register test submissions with the analyzer, and send them through the shuffler.
 
@@ -41,7 +38,6 @@ def plant_sentinels(
     that the shuffler has not acknowledged.
 
     Options:
-        task: The task's digest, 64 hexadecimal digits.
         count: Number of sentinels to send.
         output: File that records the sentinels; an existing file is continued. Never show it to the
             shuffler.
@@ -53,20 +49,17 @@ def plant_sentinels(
     """
     from shuffledp.common.crypto.randomness import secure_generator
     from shuffledp.deploy.clients.issuer import read_tokens
-    from shuffledp.deploy.sentinels.planting import SentinelRun, report
-    from shuffledp.deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
+    from shuffledp.deploy.sentinels import planting, sentinel_file
 
-    digest = options.task_digest(task)
-    pinned = connections.file("analyzer_identity", analyzer_identity)
-    signer = options.read_identity(pinned) if pinned else None
-    pinned = connections.file("shuffler_identity", shuffler_identity)
-    acknowledger = options.read_identity(pinned) if pinned else None
+    typed = {"analyzer_identity": analyzer_identity, "shuffler_identity": shuffler_identity}
+    files = [connections.file(name, file) for name, file in typed.items()]
+    signer, acknowledger = (options.read_identity(file) if file else None for file in files)
     spent = read_tokens(tokens) if tokens else None
 
-    async def plant() -> Sequence[PlantedSentinel]:
+    async def plant() -> Sequence[sentinel_file.PlantedSentinel]:
         async with connections.analyzer() as operator:
-            run = SentinelRun(
-                digest=digest,
+            run = planting.SentinelRun(
+                digest=task,
                 analyzer=operator,
                 connect=connections.device,
                 file=output,
@@ -83,9 +76,8 @@ def plant_sentinels(
         soft_wrap=True,
     )
     sentinels = asyncio.run(plant())
-    report(sentinels, digest, output, json=json)
-    if any(sent.state is not SentinelState.ACKNOWLEDGED for sent in sentinels):
-        raise typer.Exit(1)
+    failed = any(sent.state is not sentinel_file.SentinelState.ACKNOWLEDGED for sent in sentinels)
+    return *planting.report(sentinels, task, output), failed
 
 
 _CHECK: Final = (
@@ -96,35 +88,28 @@ _CHECK: Final = (
 
 @options.command(app, _CHECK, name="check", short_help="Look test submissions up after delivery.")
 def check_sentinels(
-    task: str,
-    connections: CommandConnections,
+    task: options.TaskOption,
+    connections: options.Connections,
     file: Annotated[Path, typer.Option("--input", exists=True, dir_okay=False)],
     analyzer_identity: Path | None = None,
     relay_identity: Path | None = None,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Show which sentinels left the first shuffler, once the batch is delivered, and who lost others.
 
     Options:
-        task: The task's digest, 64 hexadecimal digits.
         file: File from `shuffledp sentinels plant`.
         analyzer_identity: The analyzer's identity.pub.  [the profile's]
         relay_identity: The identity.pub of the second shuffler, if the task has two.
     """
-    from shuffledp.deploy.sentinels.planting import look_up, show
-    from shuffledp.deploy.sentinels.sentinel_file import SentinelFile
+    from shuffledp.deploy.sentinels import planting, sentinel_file
 
-    digest = options.task_digest(task)
     signer = options.read_identity(connections.needed_file("analyzer_identity", analyzer_identity))
     second = options.read_identity(relay_identity) if relay_identity else None
-    with SentinelFile.opened(file, digest) as opened:
+    with sentinel_file.SentinelFile.opened(file, task) as opened:
         sentinels = opened.sentinels
     found = options.ask(
-        connections.device,
-        lambda first: look_up(first, digest, sentinels, signer, second),
+        connections.device, lambda first: planting.look_up(first, task, sentinels, signer, second)
     )
-    fields = {"task_digest": digest.hex(), **asdict(found)}
-    print_answer(fields, partial(show, found), json=json)
-    if found.missing:
-        raise typer.Exit(1)
+    fields = {"task_digest": task.hex(), **asdict(found)}
+    return fields, partial(planting.show, found), bool(found.missing)

@@ -13,10 +13,8 @@ from shuffledp.common.messages.ledger_entry import LedgerEntry
 from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.common.task.specs import check_int_range
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import CommandConnections
-from shuffledp.deploy.terminal.console import print_written, terminal
+from shuffledp.deploy.terminal.console import print_written
 from shuffledp.deploy.terminal.files import write
-from shuffledp.deploy.terminal.json_output import print_json
 
 app = options.command_group(
     "series",
@@ -32,7 +30,7 @@ Template = Annotated[
 @options.command(app, "shuffledp series publish daily.toml --token-key keys/{round}.json")
 def publish(
     template: Template,
-    connections: CommandConnections,
+    connections: options.Connections,
     shuffler_key: options.ShufflerKey = None,
     relay_key: options.RelayKey = None,
     token_key: str = "",
@@ -51,25 +49,22 @@ def publish(
     from shuffledp.deploy.clients.analyzer import OperatorClient
     from shuffledp.deploy.commands.publication import Publication, with_keys
     from shuffledp.deploy.commands.rounds import publish_due
-    from shuffledp.deploy.tasks.drafts import read_token_key
-    from shuffledp.deploy.tasks.schedule import check_same_time, read_series
+    from shuffledp.deploy.tasks import drafts, schedule
 
-    series = read_series(template)
+    series = schedule.read_series(template)
     if token_key and "{round}" not in token_key:
         raise UsageError("--token-key must contain {round}: each round needs a key of its own")
     keyed = with_keys(series.draft, connections, shuffler_key, relay_key)
 
     def complete(number: int) -> TaskDraft:
         file = Path(token_key.replace("{round}", str(number))) if token_key else None
-        tokens = None if file is None else read_token_key(file)
+        tokens = None if file is None else drafts.read_token_key(file)
         draft = replace(series.draft_of(number), tokens=tokens, relay=keyed.relay)
         return replace(draft, shuffler_key=keyed.shuffler_key)
 
-    async def publish_now(
-        operator: OperatorClient,
-    ) -> tuple[dict[str, Any], Publication | None]:
+    async def publish_now(operator: OperatorClient) -> tuple[dict[str, Any], Publication | None]:
         now = SystemClock().now()
-        check_same_time(now, await operator.now())
+        schedule.check_same_time(now, await operator.now())
         return await publish_due(series, complete, now, operator)
 
     report, task = options.ask(connections.analyzer, publish_now)
@@ -95,9 +90,7 @@ def publish(
     "shuffledp series forecast daily.toml",
 )
 def forecast(
-    template: Template,
-    connections: CommandConnections,
-    users: int | None = None,
+    template: Template, connections: options.Connections, users: int | None = None
 ) -> options.Printed:
     """
     Compute each round's cost and the end of budgets.
@@ -112,11 +105,9 @@ def forecast(
     from shuffledp.analyzer.budgets import BudgetedRelease
     from shuffledp.deploy.commands.rounds import mark_expired, tasks_of
     from shuffledp.deploy.tasks import forecast as forecasts
-    from shuffledp.deploy.tasks import task_view
-    from shuffledp.deploy.tasks.population_budgets import releases_to
-    from shuffledp.deploy.tasks.schedule import read_series
+    from shuffledp.deploy.tasks import population_budgets, schedule, task_view
 
-    series, spent = read_series(template), list[BudgetedRelease]()
+    series, spent = schedule.read_series(template), list[BudgetedRelease]()
     now, rounds = SystemClock().now(), series.rounds([], 0.0)
     task = task_view.preview(series.draft, now=0.0)  # checks the draft
     users = series.draft.n_min if users is None else users
@@ -124,7 +115,9 @@ def forecast(
     if connections.knows("analyzer"):
         rounds = series.rounds(options.ask(connections.analyzer, partial(tasks_of, series)), now)
         rounds = mark_expired(rounds, connections)
-        spent = options.ask(connections.analyzer, partial(releases_to, series.draft.population))
+        spent = options.ask(
+            connections.analyzer, partial(population_budgets.releases_to, series.draft.population)
+        )
     if series.open_round(now) > series.n_rounds:
         raise SettingsError("all rounds of the series are over: set first to a later time")
     costs, lasts = forecasts.forecast(task, rounds, users, spent)
@@ -142,13 +135,12 @@ def forecast(
 @options.command(app, "shuffledp series show daily.toml --html daily.html")
 def show(
     template: Template,
-    connections: CommandConnections,
+    connections: options.Connections,
     top: Annotated[int, typer.Option(min=1)] = 6,
     html: options.Page = None,
     csv: options.OptionalOutput = None,
     parquet: options.OptionalOutput = None,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Print all rounds, smoothed values and budgets. The shuffler knows whether overdue ones expired.
 
@@ -163,11 +155,9 @@ def show(
     from shuffledp.deploy.pages.series_page import series_page
     from shuffledp.deploy.results.export import write_csv, write_parquet
     from shuffledp.deploy.results.series import SeriesResults
-    from shuffledp.deploy.tasks import task_view
-    from shuffledp.deploy.tasks.population_budgets import budgets_of_task
-    from shuffledp.deploy.tasks.schedule import read_series
+    from shuffledp.deploy.tasks import population_budgets, schedule, task_view
 
-    series = read_series(template)
+    series = schedule.read_series(template)
 
     async def read(operator: OperatorClient) -> SeriesResults:
         rounds = series.rounds(await tasks_of(series, operator), SystemClock().now())
@@ -179,7 +169,8 @@ def show(
                 signed, _ = await operator.describe(entry.task_digest)
                 task = Task.from_bytes(signed.task_bytes)
                 released[numbers[entry.task_digest]] = (task, result, entry)
-        budgets = await budgets_of_task(task_view.preview(series.draft, now=0.0), operator)
+        asked = task_view.preview(series.draft, now=0.0)
+        budgets = await population_budgets.budgets_of_task(asked, operator)
         found = dict(sorted(released.items()))
         return SeriesResults.of(rounds, top, found, budgets, series.people)
 
@@ -191,8 +182,9 @@ def show(
         write_csv(csv, results.columns())
     if parquet is not None:
         write_parquet(parquet, None, results.columns())
-    if json:
-        print_json(results.as_json())
-        return
-    results.show(terminal())
-    print_written([html, csv, parquet], terminal())
+
+    def show_all(console: Console) -> None:
+        results.show(console)
+        print_written([html, csv, parquet], console)
+
+    return results.as_json(), show_all

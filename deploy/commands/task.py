@@ -3,16 +3,14 @@
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from shuffledp.common.crypto.signing import SignedTask
 from shuffledp.common.messages.batch import BatchStatus, TaskSummary
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.commands.connection import CommandConnections
-from shuffledp.deploy.terminal.console import terminal
-from shuffledp.deploy.terminal.json_output import print_json
 
 app = options.command_group(
     "task",
@@ -30,7 +28,7 @@ app = options.command_group(
 )
 def create(
     draft: Annotated[Path, typer.Argument()],
-    connections: CommandConnections,
+    connections: options.Connections,
     shuffler_key: options.ShufflerKey = None,
     relay_key: options.RelayKey = None,
     token_key: Path | None = None,
@@ -57,15 +55,13 @@ def create(
         task_draft = replace(task_draft, tokens=draft_file.read_token_key(token_key))
     if dry_run:
         return preview(task_draft)
-    signed, cosigned = options.ask(
-        connections.analyzer, lambda operator: operator.publish_task(task_draft)
-    )
-    published = Publication(signed, cosigned)
+    answer = options.ask(connections.analyzer, lambda peer: peer.publish_task(task_draft))
+    published = Publication(*answer)
     return published.as_json(), published.show
 
 
 @options.command(app, "shuffledp task list", name="list")
-def list_tasks(connections: CommandConnections) -> options.Printed:
+def list_tasks(connections: options.Connections) -> options.Printed:
     """List all tasks with their state, the earliest deadline first."""
     from shuffledp.deploy.clients.analyzer import OperatorClient
     from shuffledp.deploy.tasks import task_view
@@ -81,11 +77,10 @@ def list_tasks(connections: CommandConnections) -> options.Printed:
 )
 def show(
     task: options.TaskArgument,
-    connections: CommandConnections,
+    connections: options.Connections,
     analyzer_identity: Path | None = None,
     save: options.OutputName = None,
-    json: options.AsJson = False,
-) -> None:
+) -> options.Printed:
     """
     Print one task, its guarantees and its state.
 
@@ -123,8 +118,9 @@ def show(
 
     if save is not None:
         draft_file.save_task(save, signed)
-    if json:
-        fields = {
+
+    def fields() -> dict[str, Any]:
+        return {
             **asdict(summary),
             "task": task_view.as_json(found),
             "guarantees": task_view.task_guarantees(found),
@@ -132,26 +128,22 @@ def show(
             **({"population_budgets": population_budgets.as_json(budgets)} if budgets else {}),
             **(task_view.batch_as_json(batch()) if at_shuffler else {}),
         }
-        print_json(fields)
-        return
-    console = terminal()
-    task_view.print_state(task, found, summary, console)
-    if budgets:
-        population_budgets.show([budgets], console)
-    console.print(
-        f"Signature verified with {pinned}."
-        if pinned
-        else "Signature not verified: use --analyzer-identity.",
-        markup=False,
-    )
-    if save is not None:
-        console.print(f"Written to {save}: {', '.join(draft_file.TASK_FILES)}.", markup=False)
-    if at_shuffler:  # last, so that the rest is shown even if the shuffler does not answer
-        task_view.print_batch(batch(), console, found)
+
+    def show_all(console: Console) -> None:
+        task_view.print_state(task, found, summary, console)
+        if budgets:
+            population_budgets.show([budgets], console)
+        console.print(options.verified("Signature", pinned), markup=False)
+        if save is not None:
+            console.print(f"Written to {save}: {', '.join(draft_file.TASK_FILES)}.", markup=False)
+        if at_shuffler:  # last, so that the rest is shown even if the shuffler does not answer
+            task_view.print_batch(batch(), console, found)
+
+    return fields, show_all
 
 
 @options.command(app, "shuffledp task close DIGEST")
-def close(task: options.TaskArgument, connections: CommandConnections) -> options.Printed:
+def close(task: options.TaskArgument, connections: options.Connections) -> options.Printed:
     """Close a task's batch now if it has enough users. Needs the shuffler's operator token.
 
     The result is released as it would be after the deadline. A batch that has enough users only if

@@ -50,7 +50,5 @@ def attributes_of(
         for name, column in zip(names, columns, strict=True)
     )
     places = [{label: at for at, label in enumerate(each.labels)} for each in attributes]
-    numbers = [
-        [place[part] for part in column] for place, column in zip(places, columns, strict=True)
-    ]
+    numbers = [[at[part] for part in column] for at, column in zip(places, columns, strict=True)]
     return attributes, np.array(numbers, dtype=np.int64).T

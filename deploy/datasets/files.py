@@ -22,8 +22,7 @@ import numpy as np
 
 from shuffledp.common.errors import TaskError, ValueRangeError
 from shuffledp.common.messages.submission import parse_number
-from shuffledp.common.task.domain_spec import GROUP_SEPARATOR
-from shuffledp.common.task.labels import normalize
+from shuffledp.common.task import domain_spec, labels
 from shuffledp.common.task.specs import MAX_DOMAIN_SIZE
 
 VALUE: Final = "value"
@@ -146,15 +145,15 @@ def _chosen(row: Sequence[str], values: Sequence[int], counts: Sequence[int]) ->
     value = row[values[0]]
     if len(values) > 1:
         parts = [_comparable(row[at]) for at in values]
-        value = GROUP_SEPARATOR.join(parts) if all(parts) else ""
+        value = domain_spec.GROUP_SEPARATOR.join(parts) if all(parts) else ""
     return [value, *(row[at] for at in counts)]
 
 
 def _columns(header: Sequence[str], name: str, column: str) -> tuple[list[int], list[int]]:
     """Return the places of the columns of values and, if there is one, of `count`."""
-    titles, wanted = [normalize(title) for title in header], [normalize(column)]
+    titles, wanted = [labels.normalize(title) for title in header], [labels.normalize(column)]
     if wanted[0] not in titles:
-        wanted = [*map(normalize, column.split(","))]
+        wanted = [*map(labels.normalize, column.split(","))]
     counts = [title for title in (_COUNT,) if title in titles and title not in wanted]
     for title in (*wanted, *counts):
         if titles.count(title) > 1:
@@ -211,7 +210,7 @@ def tabulate(rows: Iterable[Sequence[str]], name: str, *, empty: bool) -> dict[s
 
 def _comparable(text: str) -> str:
     """Return a text as devices compare it; a zero has no sign."""
-    value = normalize(text)
+    value = labels.normalize(text)
     return value[1:] if value.startswith("-") and number_of(value) == 0 else value
 
 

@@ -8,22 +8,23 @@ from typing import Any, Final
 from shuffledp.common.errors import ArgumentError, ArgumentTypeError
 from shuffledp.common.protocols import Kind
 from shuffledp.common.task.domain_spec import GROUP_SEPARATOR
-from shuffledp.deploy.datasets.files import VALUE, tabulate
-from shuffledp.deploy.datasets.sources import Dataset
+from shuffledp.deploy.datasets import files, sources
 
 Values = Collection[Any]
 """A list, tuple, array or Series of texts or numbers, one for each person. Of several numbers or
 attributes: rows of them, a data frame, or a dict of columns. Of pairs: dicts."""
 _LISTS: Final = (list, tuple, range)
+_MISSING: Final = {"", "None", "nan", "NaN", "<NA>", "NaT"}
+"""How Python, numpy and pandas write a missing value; pandas' NA cannot even be compared."""
 
 
-def own_people(values: Any, kind: Kind) -> Dataset:  # noqa: ANN401  # Values, or a mistake
+def own_people(values: Any, kind: Kind) -> sources.Dataset:  # noqa: ANN401  # Values, or a mistake
     """
     Return the people who have these values of a kind, as if read from a file.
 
     Raises ArgumentError or ArgumentTypeError, which names the place of a value that cannot be used.
     """
-    column, cell = VALUE, _FORMS.get(kind, _cell)
+    column, cell = files.VALUE, _FORMS.get(kind, _cell)
     if isinstance(values, Mapping) or hasattr(values, "columns"):
         if cell is _cell:
             raise ArgumentTypeError(f"values has columns; {kind} data needs one of them")
@@ -35,13 +36,13 @@ def own_people(values: Any, kind: Kind) -> Dataset:  # noqa: ANN401  # Values, o
     rows = _listed("values", values)
     if not rows:
         raise ArgumentError("values is empty; it must hold a value for each person")
-    if column == VALUE and isinstance(rows[0], _LISTS):
+    if column == files.VALUE and isinstance(rows[0], _LISTS):
         column = ",".join(f"attribute {place + 1}" for place in range(len(rows[0])))
     texts = [(cell(f"values[{place}]", each),) for place, each in enumerate(rows)]
     if len({isinstance(each, str) for each in rows}) > 1:
         raise ArgumentTypeError("values holds texts and others; write all of them as texts")
-    fields = tabulate(texts, "values", empty=True)
-    return Dataset(name="values", title="Own values", column=column, **fields)
+    fields = files.tabulate(texts, "values", empty=True)
+    return sources.Dataset(name="values", title="Own values", column=column, **fields)
 
 
 def plain(given: Any) -> Any:  # noqa: ANN401  # any object
@@ -65,7 +66,7 @@ def _cell(name: str, given: Any) -> str:  # noqa: ANN401  # any value
     given = plain(given)
     if isinstance(given, str) and given.strip():
         return given
-    if isinstance(given, str) or given is None or given != given:  # noqa: PLR0124  # NaN
+    if str(given).strip() in _MISSING:
         raise ArgumentError(f"{name} is missing; leave such people out")
     if isinstance(given, bool) or not isinstance(given, Real):
         rule = "it must be a text or a number"

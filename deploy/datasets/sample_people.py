@@ -20,8 +20,7 @@ from shuffledp.common.task.specs import MAX_BOUND, MAX_KEYS, check_int_range
 from shuffledp.deploy.datasets.attributes import attributes_of, cell_counts, draw_numbers
 from shuffledp.deploy.datasets.names import COVID_US_STATES, IPUMS_1940_CITY
 from shuffledp.deploy.datasets.sources import Dataset, load
-from shuffledp.deploy.tasks.drafts import DEMO_PARAMETERS, DEMO_TABLES
-from shuffledp.deploy.tasks.value_parser import value_of_attributes
+from shuffledp.deploy.tasks import drafts, value_parser
 from shuffledp.user_agent.contribution import checked_text, open_text
 
 MAX_SAMPLE: Final = 1_000_000
@@ -77,7 +76,7 @@ _States = tuple[str, tuple[str, ...], dict[str, Any]]
 
 
 def _states(data: Dataset) -> _States:
-    draft = {"domain_size": data.domain_size, "labels": data.labels, **DEMO_PARAMETERS}
+    draft = {"domain_size": data.domain_size, "labels": data.labels, **drafts.DEMO_PARAMETERS}
     draft |= {"title": "A US state", "prompt": "Choose a US state."}
     return "until 18 April 2021", (), draft
 
@@ -233,8 +232,6 @@ _QUESTIONS: Final[Mapping[Kind, tuple[str, Mapping[str, Any], _Answer]]] = {
         _viewers,
     ),
 }
-
-
 _CUSTOMERS: Final = (
     AttributeSpec(
         name="age",
@@ -250,7 +247,7 @@ def _customers(_kind: Kind, n_users: int | None, rng: np.random.Generator) -> Sa
     people = _ASKED if n_users is None else n_users
     title = "A value is a customer's age, region, device and opinion"
     texts = {"title": "Customers", "prompt": "Your age, region and device, and are you satisfied?"}
-    return with_attributes(_CUSTOMERS, people, rng, title, {**DEMO_TABLES, **texts})
+    return with_attributes(_CUSTOMERS, people, rng, title, {**drafts.DEMO_TABLES, **texts})
 
 
 def with_attributes(
@@ -267,18 +264,14 @@ def with_attributes(
     return SamplePeople(
         kind="table",
         title=f"{title}. The data is synthetic.",
-        values=[value_of_attributes(attributes, each) for each in numbers.tolist()],
+        values=[value_parser.value_of_attributes(attributes, each) for each in numbers.tolist()],
         draft={**draft, "tables": tables},
         truth=cell_counts(numbers, Tables.specify(tables)) / n_users,
     )
 
 
 def people_of(
-    data: Dataset,
-    kind: Kind,
-    n_users: int | None,
-    seed: int | None,
-    span: Span | None = None,
+    data: Dataset, kind: Kind, n_users: int | None, seed: int | None, span: Span | None = None
 ) -> SamplePeople:
     """
     Draw people, by default all, of a data set whose labels have the format of `contribute`.

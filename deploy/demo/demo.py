@@ -38,11 +38,8 @@ from shuffledp.deploy.demo.truth import beside_truth
 from shuffledp.deploy.load.run import contribute_all
 from shuffledp.deploy.load.sender import Destination
 from shuffledp.deploy.pages.live_server import HTML, page_server
-from shuffledp.deploy.results.estimate_table import ResultView
-from shuffledp.deploy.results.result_view import MAX_ROWS
-from shuffledp.deploy.tasks import task_view
-from shuffledp.deploy.tasks.drafts import closing_draft
-from shuffledp.deploy.tasks.task_view import DELIVERED, LOST
+from shuffledp.deploy.results import estimate_table, result_view
+from shuffledp.deploy.tasks import drafts, task_view
 from shuffledp.deploy.terminal.console import print_written, show_in_browser, terminal
 from shuffledp.deploy.terminal.interruption import in_thread, until_stopped
 from shuffledp.user_agent.contribution import encoder_for
@@ -68,8 +65,8 @@ class DemoRun(LocalRun):
 
     people: SamplePeople
 
-    def view(self) -> ResultView:
-        most = _MAX_ITEMS if KINDS[self.people.kind].histogram else MAX_ROWS
+    def view(self) -> estimate_table.ResultView:
+        most = _MAX_ITEMS if KINDS[self.people.kind].histogram else result_view.MAX_ROWS
         view = self.estimates(most, self.people.candidates)
         return beside_truth(view, self.result.estimate, self.task, self.people)
 
@@ -140,7 +137,7 @@ def names(values: Sequence[Value]) -> list[str]:
 
 def draft_for(people: SamplePeople, more: int = 0) -> TaskDraft:
     """Return the draft of a task that closes when all people and `more` have answered."""
-    return closing_draft(people.draft, len(people.values) + more, now=time.time())
+    return drafts.closing_draft(people.draft, len(people.values) + more, now=time.time())
 
 
 async def collect_in(
@@ -214,9 +211,9 @@ async def _wait_until_delivered(cluster: Cluster, digest: TaskDigest) -> BatchSt
     async with ShufflerClient.connect(cluster.shuffler.address, cluster.authority) as shuffler:
         while True:
             status = await shuffler.status_or_none(digest)
-            if status is not None and status.state in LOST:
+            if status is not None and status.state in task_view.LOST:
                 raise BatchStateError(f"the batch is {status.state.value}; nothing is released")
-            if status is not None and status.state in DELIVERED:
+            if status is not None and status.state in task_view.DELIVERED:
                 return status
             await asyncio.sleep(_POLL_SECONDS)
 
@@ -246,7 +243,10 @@ class Visit:
             first = DemoRun(**vars(run), people=self.people)
             first.save(self.output, self.html)
             self.show(first)
-            signed = await cluster.publish_task(self._draft())
+            draft = draft_for(self.people, 1)  # for them and the visitor
+            said = f"The second round of a demo: choose any answer. Its data: {self.people.title}"
+            again = replace(draft, target_size=draft.n_min + 1, suite=_SUITE, purpose=said)
+            signed = await cluster.publish_task(again)
             with progress_bar(console) as bar:
                 await contribute(values, signed, cluster, bar)
             page = cluster.invitations(signed.digest())[_VISITOR]
@@ -267,12 +267,6 @@ class Visit:
                     show_in_browser(self.html.resolve().as_uri())
                     opener(page)
                 await self._serve(cluster, signed, stop)
-
-    def _draft(self) -> TaskDraft:
-        """Draft the question for the same people and the visitor."""
-        draft = draft_for(self.people, 1)
-        purpose = f"The second round of a demo: choose any answer. Its data: {self.people.title}"
-        return replace(draft, target_size=draft.n_min + 1, suite=_SUITE, purpose=purpose)
 
     async def _serve(self, cluster: PageCluster, signed: SignedTask, stop: asyncio.Event) -> None:
         """Wait for the visitor and for Ctrl-C; release the batch if there was a visitor."""

@@ -9,12 +9,8 @@ from shuffledp.common.messages.guarantee import claimed, rounded_up
 from shuffledp.common.messages.result import BitTable, Result
 from shuffledp.common.task.task import Task
 from shuffledp.deploy.pages.result_page import result_page
-from shuffledp.deploy.results.distribution_view import Questions
-from shuffledp.deploy.results.estimate_table import ResultView
-from shuffledp.deploy.results.export import as_json, shufflers_as_json
-from shuffledp.deploy.results.result_view import MAX_ROWS, result_view
-from shuffledp.deploy.terminal.files import write
-from shuffledp.deploy.terminal.json_output import dumps
+from shuffledp.deploy.results import distribution_view, estimate_table, export, result_view
+from shuffledp.deploy.terminal import files, json_output
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -31,25 +27,26 @@ class LocalRun:
         epsilon = rounded_up(claimed(self.result.guarantees).epsilon)
         return f"<{self.result.n_users:,} users by {self.task.protocol}, central ε {epsilon}>"
 
-    def view(self) -> ResultView:
+    def view(self) -> estimate_table.ResultView:
         """Return the estimates."""
         return self.estimates()
 
-    def estimates(self, most: int = MAX_ROWS, candidates: Sequence[str] = ()) -> ResultView:
+    def estimates(
+        self, most: int = result_view.MAX_ROWS, candidates: Sequence[str] = ()
+    ) -> estimate_table.ResultView:
         """Return the estimates; of texts those of candidates, by default the task's labels."""
         estimate, task = self.result.estimate, self.task
         texts = (candidates or task.labels) if isinstance(estimate, BitTable) else ()
-        asked = Questions(batch=self.result, task=task)
-        return result_view(estimate, task, most=most, candidates=texts, questions=asked)
+        asked = distribution_view.Questions(batch=self.result, task=task)
+        return result_view.result_view(estimate, task, most=most, candidates=texts, questions=asked)
 
     def as_json(self) -> dict[str, Any]:
         """Return the content of a result's file."""
-        fields, view = as_json(self.result), self.view()
+        fields, view = export.as_json(self.result), self.view()
         seconds = {**self.seconds, **fields["seconds"]}
-        fields |= {"labels": self.task.labels, "seconds": seconds, **shufflers_as_json(self.task)}
-        return {**fields, **view.fields}
+        return {**fields, **export.task_as_json(self.task), "seconds": seconds, **view.fields}
 
     def save(self, output: str | Path, html: str | Path, *, quiet: bool = True) -> None:
         """Write the result to `output` and its page to `html`; `quiet` if the caller names them."""
-        write(Path(output), dumps(self.as_json()), quiet=quiet)
-        write(Path(html), result_page(self.result, self.task, self.view()), quiet=quiet)
+        files.write(Path(output), json_output.dumps(self.as_json()), quiet=quiet)
+        files.write(Path(html), result_page(self.result, self.task, self.view()), quiet=quiet)

@@ -81,11 +81,9 @@ def main() -> None:
     parser.add_argument("command", choices=commands)
     for variant in filter(None, VARIANTS):
         parser.add_argument(f"--{variant}", dest="variant", action="store_const", const=variant)
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     try:
-        commands[arguments.command](
-            Deployment(engine=Engine.find(), variant=arguments.variant or "")
-        )
+        commands[given.command](Deployment(engine=Engine.find(), variant=given.variant or ""))
     except ShuffleDpError as error:
         sys.exit(f"shuffledp: {error}")
     except KeyboardInterrupt:

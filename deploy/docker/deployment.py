@@ -13,13 +13,7 @@ from typing import Final, Self
 
 from shuffledp.common.errors import ShuffleDpError
 from shuffledp.common.runtime.certificates import RELAY
-from shuffledp.deploy.docker.preparation import (
-    IDENTITY_FILE,
-    PARTIES,
-    SECOND,
-    WITNESS_FILE,
-    WITNESSES,
-)
+from shuffledp.deploy.docker import preparation
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 """Root of the checkout: `shuffledp/deploy` is a link, and docker follows none."""
@@ -116,7 +110,7 @@ def _run(command: tuple[str, ...], text: str, seconds: float) -> CompletedProces
     return run(command, input=text, timeout=seconds, check=False)
 
 
-SERVICES: Final = (*PARTIES, "user_agent", "publisher")
+SERVICES: Final = (*preparation.PARTIES, "user_agent", "publisher")
 SCALE_GROUPS: Final = (
     ("postgres", "analyzer-scheduler", "shuffler-scheduler"),
     ("analyzer", "shuffler", "issuer"),
@@ -154,9 +148,9 @@ class Deployment:
     @property
     def folders(self) -> dict[str, Path]:
         """The folder of secrets of each party with an identity."""
-        own = {party: self.secrets / party for party in PARTIES}
-        second = {RELAY: self.secrets / SECOND / RELAY} if self.variant == "two-shufflers" else {}
-        return own | second
+        own = {party: self.secrets / party for party in preparation.PARTIES}
+        second = {RELAY: self.secrets / preparation.SECOND / RELAY}
+        return own | (second if self.variant == "two-shufflers" else {})
 
     def prepare(self) -> bool:
         """
@@ -178,10 +172,10 @@ class Deployment:
         for target in ("certificates", *self.folders):
             self.compose("run", "--rm", "-T", f"prepare_{target}")
         for party, folder in self.folders.items():
-            identity = (folder / IDENTITY_FILE).read_text(encoding="ascii")
+            identity = (folder / preparation.IDENTITY_FILE).read_text(encoding="ascii")
             variables[f"SHUFFLEDP_{party.upper()}_IDENTITY"] = identity
-        for party in WITNESSES:
-            key = (self.secrets / party / WITNESS_FILE).read_text(encoding="ascii")
+        for party in preparation.WITNESSES:
+            key = (self.secrets / party / preparation.WITNESS_FILE).read_text(encoding="ascii")
             variables[f"SHUFFLEDP_{party.upper()}_WITNESS"] = key
         self._write(variables)
         return before != self._certificates()

@@ -28,13 +28,8 @@ from pathlib import Path
 from typing import Final
 
 from shuffledp.common.errors import ShuffleDpError
-from shuffledp.common.runtime.access import OperatorToken
-from shuffledp.common.runtime.certificates import FRONT_END, INTERNAL_ROLES, RELAY
-from shuffledp.common.runtime.clock import SystemClock
-from shuffledp.common.runtime.key_store import load_identity
+from shuffledp.common.runtime import access, certificates, clock, key_store, tls, witness_service
 from shuffledp.common.runtime.state_directory import StateDirectory, atomic_write
-from shuffledp.common.runtime.tls import Trust
-from shuffledp.common.runtime.witness_service import load_witness_key
 from shuffledp.deploy.clients.issuer import draw_people
 from shuffledp.deploy.clients.key_folder import KeyFolder
 
@@ -55,11 +50,10 @@ PEOPLE: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """People who may get tokens, by the container that holds their credentials: 5,000, as the shipped
 draft needs."""
-
 _CERTIFIED: Final = (*PARTIES, "operator")
 ROLES: Final[Mapping[str, tuple[str, ...]]] = {
     "analyzer": ("coordinator", "worker", "scheduler"),
-    "shuffler": INTERNAL_ROLES,
+    "shuffler": certificates.INTERNAL_ROLES,
 }
 """Roles with a certificate by a party's internal authority."""
 _NO_LISTING: Final = 0o711
@@ -84,20 +78,20 @@ def prepare_certificates(
     """
     _make_missing(secrets, _CERTIFIED, now)
     if internal:
-        _make_missing(secrets, (FRONT_END,), now)
+        _make_missing(secrets, (certificates.FRONT_END,), now)
         for party, roles in ROLES.items():
             _make_missing(secrets / party / "internal", roles, now)
     if two_shufflers:
         second = secrets / SECOND
-        _make_missing(second, (RELAY, "operator"), now)
-        _trust(secrets, second, RELAY)
+        _make_missing(second, (certificates.RELAY, "operator"), now)
+        _trust(secrets, second, certificates.RELAY)
         for party in ("analyzer", "shuffler"):
             _trust(second, secrets, party)
 
 
 def _trust(folder: Path, other: Path, party: str) -> None:
     """Have a folder trust another's authority for a party, unless it trusts one already."""
-    if party not in Trust.read(folder / "authority.pem").authorities:
+    if party not in tls.Trust.read(folder / "authority.pem").authorities:
         KeyFolder(folder).trust(party, other / "authorities" / f"{party}.pem")
 
 
@@ -134,13 +128,13 @@ def prepare_party(secrets: Path, state: Path, witness: str | None = None) -> Non
     Treats the state directory as untrusted: raises SettingsError for a link or a wrong file.
     """
     directory = StateDirectory.open(state, secrets / "state.key")
-    identity = load_identity(directory).public_identity()
-    token = directory.plain_secret("operator.token", OperatorToken.generate)
-    OperatorToken(token)  # validates it: nothing else may leave the state directory
+    identity = key_store.load_identity(directory).public_identity()
+    token = directory.plain_secret("operator.token", access.OperatorToken.generate)
+    access.OperatorToken(token)  # validates it: nothing else may leave the state directory
     atomic_write(secrets / "operator.token", token, _OWNER_ONLY)
     atomic_write(secrets / IDENTITY_FILE, identity.raw.hex().encode("ascii"), _PUBLIC)
     if witness is not None:
-        _, key = load_witness_key(directory, witness)
+        _, key = witness_service.load_witness_key(directory, witness)
         atomic_write(secrets / WITNESS_FILE, key.to_text().encode("ascii"), _PUBLIC)
 
 
@@ -163,7 +157,7 @@ def main() -> None:
             os.setuid(USER)
         prepare_certificates(
             _SECRETS,
-            SystemClock().now(),
+            clock.SystemClock().now(),
             internal=arguments.internal,
             two_shufflers=arguments.two_shufflers,
         )

@@ -1,5 +1,5 @@
 """
-Behaviours of simulated users, the answers that services must return, and counts of those. Pure.
+A load run's users: their behaviours and arrivals, the answers they must get, and counts. Pure.
 
 The submission of an unanswered attempt may have been stored. The next attempt is then answered
 `repeated`, and the service may count one more. Each such attempt widens the range of every count by
@@ -21,10 +21,13 @@ from numpy.typing import NDArray
 from shuffledp.common.errors import PlanError
 from shuffledp.common.messages.result import Result
 from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.runtime.access import CallKind
+from shuffledp.deploy.datasets.names import IPUMS_1940_CITY
+from shuffledp.deploy.load.scenario import LoadScenario, Ramp, Sending
 
 
 class Behaviour(IntEnum):
-    """A simulated user's behaviour; prepared files store it. See `scenario.Misbehaving`."""
+    """A simulated user's behaviour; prepared files store it. See `every_key.toml`."""
 
     HONEST = 0
     """Submits once; retries with the same bytes until answered."""
@@ -37,30 +40,83 @@ class Behaviour(IntEnum):
 
 
 FLOOD: Final = 100
-
 ENVELOPES: Final = np.array([1, 1, 1, 2, 1, 1, 0], dtype=np.int64)
 """Number of envelopes prepared per user, by behaviour."""
-
 COUNTED: Final = (Behaviour.HONEST, Behaviour.DUPLICATE, Behaviour.FLOODING, Behaviour.CONFLICT)
 """Behaviours of users whose value must be counted once."""
-
 MISBEHAVING: Final = tuple(kind for kind in Behaviour if kind is not Behaviour.HONEST)
+_DEFAULT_USERS: Final = 1000
+_USERS_IN_FLIGHT: Final = 64
 
 
-def assign(
-    n_users: int, shares: Mapping[Behaviour, float], rng: np.random.Generator
-) -> NDArray[np.uint8]:
-    """Assign behaviours in random order; the last user is honest. Raises PlanError if none is."""
-    kinds = np.zeros(n_users, dtype=np.uint8)
-    numbers = {kind: round(share * n_users) for kind, share in shares.items()}
-    misbehaving = np.repeat(list(numbers), list(numbers.values())).astype(np.uint8)
-    if len(misbehaving) >= n_users:
-        raise PlanError(
-            f"{len(misbehaving)} of {n_users} users would misbehave; at least one must be honest"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPlan(Sending):
+    """The simulated users, and how they arrive and send; without rates, in a closed loop."""
+
+    n_users: int = _DEFAULT_USERS
+    dataset: str = IPUMS_1940_CITY
+    seed: int | None = None
+    shares: Mapping[Behaviour, float] = field(default_factory=dict)
+    ramp: Ramp | None = None
+
+    @classmethod
+    def of(cls, scenario: LoadScenario, people: int | None = None) -> Self:
+        """Return the plan of a scenario, for a file of so many people."""
+        ramp, shares = scenario.ramp, vars(scenario.misbehaving)
+        climbing = 0 if ramp is None else sum(count for _, count in ramp.phases) + 1
+        return cls(
+            **vars(scenario.sending),
+            n_users=scenario.people.users or climbing or people or _DEFAULT_USERS,
+            dataset=scenario.people.dataset,
+            seed=scenario.people.seed,
+            shares={kind: shares[kind.name.lower()] for kind in MISBEHAVING},
+            ramp=ramp,
         )
-    kinds[: len(misbehaving)] = misbehaving
-    kinds[:-1] = rng.permutation(kinds[:-1])
-    return kinds
+
+    def draw_kinds(self, rng: np.random.Generator | None = None) -> NDArray[np.uint8]:
+        """
+        Draw the users' behaviours, (n_users,): as many of each by any generator, the last honest.
+
+        Raises PlanError if nobody is honest.
+        """
+        rng, n_users = rng or np.random.default_rng(self.seed), self.n_users
+        numbers = {kind: round(share * n_users) for kind, share in self.shares.items()}
+        if (misbehaving := sum(numbers.values())) >= n_users:
+            raise PlanError(
+                f"{misbehaving} of {n_users} users would misbehave; at least one must be honest"
+            )
+        numbers[Behaviour.HONEST] = n_users - 1 - misbehaving
+        kinds = np.repeat([*numbers], [*numbers.values()])
+        return np.append(rng.permutation(kinds), Behaviour.HONEST).astype(np.uint8)
+
+    @property
+    def in_flight(self) -> int:
+        """Users or calls in flight in a closed loop."""
+        bulk = CallKind.BULK.value.peer_calls * self.processes
+        default = _USERS_IN_FLIGHT if self.mode == "users" else bulk
+        return default if self.concurrency is None else self.concurrency
+
+    @property
+    def is_open(self) -> bool:
+        """Whether users arrive on a schedule, independent of the services' speed."""
+        return self.rate is not None or self.ramp is not None
+
+
+def arrivals(
+    count: int, rate: float, rng: np.random.Generator, *, burst: int | None = None
+) -> NDArray[np.float64]:
+    """
+    Draw the arrival times of an open loop: ascending seconds from the start, below count / rate.
+
+    No user waits for another's answer, and latency counts from the scheduled time. Measuring from a
+    delayed start would miss the longest waits (coordinated omission).
+
+    Arrivals are a Poisson process conditioned on its count: uniform times, so the rate is exact.
+    With `burst`, groups of `burst` users arrive at once, at even intervals.
+    """
+    if burst is not None:
+        return np.asarray(np.arange(count) // burst * (burst / rate), dtype=np.float64)
+    return np.sort(rng.random(count)) * (count / rate)
 
 
 def is_counted(kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:

@@ -1,6 +1,6 @@
 """Progress bars of a load run, and its report as tables and JSON."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -15,8 +15,7 @@ from shuffledp.common.errors import ShuffleDpError
 from shuffledp.common.messages.result import Histogram, Result
 from shuffledp.common.messages.submission import Outcome
 from shuffledp.common.task.task import Task
-from shuffledp.deploy.load.behaviour import CountRow, Tally
-from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.load.behaviour import CountRow, LoadPlan, Tally
 from shuffledp.deploy.load.target import PartyUsage, Target
 from shuffledp.deploy.load.users import SealedUsers
 from shuffledp.deploy.results.estimate_table import mse_of
@@ -193,8 +192,13 @@ def show(finished: LoadReport, console: Console, *, details: bool) -> None:
     else:
         console.print("--details lists every figure and count, and the usage of each party.")
     for title, found in tables.items():
-        if found:
-            _print_rows(title, found, console)
+        if not found:
+            continue
+        console.print(f"[bold]{title}[/bold]", highlight=False)
+        texts = {name for row in found for name, value in row.items() if isinstance(value, str)}
+        names = {each: each.replace("expected_", "").replace("_", " ") for each in chain(*found)}
+        cells = [{names[n]: escaped(_cell(value)) for n, value in row.items()} for row in found]
+        print_rows(cells, console, texts)
 
 
 def _sentences(finished: LoadReport, fields: Mapping[str, Any]) -> Iterator[str]:
@@ -215,15 +219,6 @@ def _sentences(finished: LoadReport, fields: Mapping[str, Any]) -> Iterator[str]
     if tally.shed:
         copies = f"{tally.shed:,} are copies that flooding users sent on purpose."
         yield f"Of these, {copies} They are never retried, and no count expects them."
-
-
-def _print_rows(title: str, rows: Sequence[Mapping[str, object]], console: Console) -> None:
-    """Print rows as a table."""
-    console.print(f"[bold]{title}[/bold]", highlight=False)
-    texts = {name for row in rows for name, value in row.items() if isinstance(value, str)}
-    headings = {name: name.replace("expected_", "").replace("_", " ") for name in chain(*rows)}
-    cells = [{headings[name]: escaped(_cell(value)) for name, value in row.items()} for row in rows]
-    print_rows(cells, console, texts)
 
 
 def _cell(value: object) -> str:

@@ -23,8 +23,14 @@ from shuffledp.common.messages.result import Result
 from shuffledp.common.messages.submission import REFUSALS, Outcome, Value
 from shuffledp.common.runtime.access import CallKind
 from shuffledp.common.task.task import Task
-from shuffledp.deploy.load.behaviour import Tally, check_users, compare, expected_answers
-from shuffledp.deploy.load.plan import LoadPlan, arrivals
+from shuffledp.deploy.load.behaviour import (
+    LoadPlan,
+    Tally,
+    arrivals,
+    check_users,
+    compare,
+    expected_answers,
+)
 from shuffledp.deploy.load.report import LoadReport, ProgressBars
 from shuffledp.deploy.load.sender import Destination, Sender, run_alone, submissions_of_a_call
 from shuffledp.deploy.load.target import Meter, Target

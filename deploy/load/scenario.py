@@ -1,14 +1,16 @@
-"""Scenarios of load runs: TOML files with a table for each topic, and all their keys explained."""
+"""
+Scenarios of load runs: TOML files with a table for each topic.
 
-import json
+`every_key.toml` beside this file, which `load --explain` prints, explains every key.
+"""
+
 import math
-import textwrap
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from shuffledp.common.errors import UsageError
@@ -23,8 +25,10 @@ Mode = Literal["users", "bulk"]
 Rate = Annotated[float, Field(ge=1e-6, le=1e9)]
 Seconds = Annotated[float, Field(ge=0, le=1e7)]
 Share = Annotated[float, Field(ge=0, lt=1)]
+MetricsPage = Annotated[str, Field(pattern=r"^http://[!-~]+$")]
 
 _FOLDER: Final = Path(__file__).with_name("scenarios")
+EVERY_KEY: Final = Path(__file__).with_name("every_key.toml")
 SHIPPED: Final = tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
 """Scenarios that are named without a path."""
 _OF_RUNNING: Final = (
@@ -36,89 +40,60 @@ _CONSENT: Final = (
     "simulated users spoil a real collection, so only the services' operator may send them: use "
     "--shuffler-token-file, or target.i_run_these_services = true"
 )
-_EXPLAINED: Final = ConfigDict(**STRICT, use_attribute_docstrings=True)
 _MAX_BYTES: Final = 64 * 1024
-_INDENT: Final = "#     "
-_WIDTH: Final = 100
-"""Columns of an explanation."""
 _MIN_ACHIEVED: Final = 0.95
 """Share of the offered rate below which a ramp step fails, because a queue grows."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_EXPLAINED)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class LoadTarget:
     """The services under load: running ones, or else services that start here for the run."""
 
     shuffler: str | None = None
-    """Address of running services' shuffler, host:port. Needs the digest of a task."""
     shuffler_token_file: Path | None = None
-    """The shuffler's operator token, to check that the batch is empty, and its counts."""
     i_run_these_services: bool = False
-    """Send without shuffler_token_file. Simulated answers spoil a real collection."""
     authority: Path | None = None
-    """Authority to trust, a .pem file; without one, plaintext on this machine only."""
     draft: Path | None = None
-    """Draft of the task that services here publish as it is.  [od-hp for the data set's values]"""
     two_shufflers: bool = False
-    """Start two shufflers here, which both add dummies; a draft says it by a table [relay]."""
     sink: bool = False
-    """Send to a server that stores nothing, to measure this program."""
 
 
 HERE: Final = LoadTarget()
 """Services that start here, with the built-in task."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_EXPLAINED)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class LoadPeople:
     """The simulated users and their values."""
 
     users: Annotated[int, Field(ge=1, le=MAX_USERS)] | None = None
-    """Simulated users; needed with a file for a published task of several attributes.
-    [all people of a file, or 1000, or enough for a ramp]"""
     dataset: str = IPUMS_1940_CITY
-    """Source of the values: a shipped data set, a file, or zipf:SIZE. Values of a file have the
-    format of `shuffledp contribute`; without labels or edges they are the items in their order."""
     seed: Annotated[int, Field(ge=0)] | None = None
-    """Seed for values, behaviours and arrival times; by default, each run has its own."""
     tokens: Path | None = None
-    """File of tokens from `shuffledp issuer tokens`, one per user, if the task requires them."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_EXPLAINED)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class Sending:
     """How users arrive and send."""
 
     mode: Mode = "users"
-    """users: one connection per user. bulk: many users per call."""
     rate: Rate | None = None
-    """Users who arrive per second, whether or not the services keep up."""
     burst: Annotated[int, Field(ge=1)] | None = None
-    """Users who arrive at once, at the same rate; without it they arrive at random."""
     concurrency: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Without a rate: concurrent users, or concurrent bulk calls.  [64; 4 a process]"""
     processes: Annotated[int, Field(ge=1, le=256)] = 1
-    """Number of sending processes."""
     patience: Seconds = 120.0
-    """Seconds that a user retries while services do not answer."""
     fetch_task: bool = False
-    """Each user fetches the task first."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_EXPLAINED)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class Ramp:
     """Rising rates, each tried for some seconds, until the services fall behind."""
 
     first: Rate
-    """Users per second of the first step."""
     last: Rate
-    """Users per second of the last step."""
     steps: Annotated[int, Field(ge=1, le=1000)]
-    """Number of rates, evenly spaced."""
     step_seconds: Annotated[Seconds, Field(gt=0)] = 10.0
-    """Seconds of each step."""
     p99_limit: Annotated[float, Field(gt=0)] = math.inf
-    """Milliseconds; the ramp ends when 1 in 100 users waits longer."""
 
     def __post_init__(self) -> None:
         if self.first > self.last:
@@ -143,52 +118,38 @@ class Ramp:
         return None
 
 
-@dataclass(frozen=True, kw_only=True, config=_EXPLAINED)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class Misbehaving:
     """Shares of users who misbehave; the others are honest."""
 
     duplicate: Share = 0.0
-    """Honest, then send the same bytes once more; counted once."""
     flooding: Share = 0.0
-    """Honest, and send 100 copies at once over one connection; counted once."""
     conflict: Share = 0.0
-    """Honest, then send other bytes under the same submission id; counted once."""
     malformed: Share = 0.0
-    """Send an envelope of the right length that does not open; not counted."""
     oversized: Share = 0.0
-    """Send an envelope longer than the task's; not counted."""
     dropping: Share = 0.0
-    """Open a connection and a call, and leave before the envelope; not counted."""
 
     def __post_init__(self) -> None:
         if (total := math.fsum(vars(self).values())) > 1 - 1e-9:
             raise UsageError(f"the shares sum to {total:g}; their sum must be below 1")
 
 
-@dataclass(frozen=True, kw_only=True, config=_EXPLAINED)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class LoadChecks:
     """The checks beside the answers to users; services that start here are checked in full."""
 
     close: bool = False
-    """Close the batch at the end if it has enough users; services that start here always do."""
     analyzer: str | None = None
-    """Address of the running services' analyzer, host:port, to check the result too."""
     analyzer_token_file: Path | None = None
-    """The analyzer's operator token: operator.token in its state directory."""
     certificate: Path | None = None
-    """Your certificate at the analyzer; by default operator.pem beside the authority."""
     key: Path | None = None
-    """Key of the certificate; by default operator.key beside the authority."""
-    metrics: dict[str, Annotated[str, Field(pattern=r"^http://[!-~]+$")]] = field(
-        default_factory=dict
-    )
-    """Services' pages of metrics, to report their usage: PARTY = "http://HOST:PORT/metrics"."""
+    metrics: dict[str, MetricsPage] = field(default_factory=dict)
 
 
 UNCHECKED: Final = LoadChecks()
 
 
-@dataclass(frozen=True, kw_only=True, config=_EXPLAINED)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class LoadScenario:
     """The tables of a scenario, with the options of the command that override keys."""
 
@@ -200,9 +161,6 @@ class LoadScenario:
     checks: LoadChecks = UNCHECKED
 
 
-_TABLES: Final = {
-    name: (*get_args(kind), kind)[0] for name, kind in get_type_hints(LoadScenario).items()
-}
 OVERRIDDEN: Final = {
     "users": "people",
     "rate": "sending",
@@ -211,30 +169,6 @@ OVERRIDDEN: Final = {
     "tokens": "people",
 }
 """Keys that an option of the command overrides, with their tables."""
-
-
-def texts(table: str) -> dict[str, str]:
-    """Return the explanation of each key of a table."""
-    known = _TABLES[table].__pydantic_fields__
-    return {name: " ".join(info.description.split()) for name, info in known.items()}
-
-
-def explained() -> str:
-    """Return a scenario without effect, in which every key is explained and has its default."""
-    lines = [
-        "# A scenario of `shuffledp load`. To set a key, remove the # before it and its table; …",
-        "# stands for no default. Paths are relative to the working directory.",
-    ]
-    for table, kind in _TABLES.items():
-        lines += ["", f"# [{table}]", f"# {kind.__doc__}"]
-        for key, text in texts(table).items():
-            lines.append(f"# {key} = {_in_toml(getattr(kind, key, None))}")
-            lines += textwrap.wrap(text, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
-    return "\n".join(lines)
-
-
-def _in_toml(default: object) -> str:
-    return "…" if default is None else json.dumps(default).replace("Infinity", "inf")
 
 
 def read_scenario(name: str, options: Mapping[str, Any]) -> LoadScenario:

@@ -17,8 +17,7 @@ from shuffledp.common.messages.submission import STORED_OUTCOMES, Outcome
 from shuffledp.common.runtime.rpc import open_channel, reply
 from shuffledp.common.wire.fields import MAX_MESSAGE_BYTES
 from shuffledp.common.wire.submissions import MAX_BULK_ENVELOPES, outcomes_from_wire
-from shuffledp.deploy.load.behaviour import Behaviour, Tally
-from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.load.behaviour import Behaviour, LoadPlan, Tally
 from shuffledp.deploy.load.users import SealedUsers
 from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 

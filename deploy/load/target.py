@@ -14,7 +14,7 @@ from http.client import HTTPException
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Literal, Self, cast
 from urllib.request import ProxyHandler, build_opener
 
 import grpc
@@ -26,24 +26,21 @@ from shuffledp.common.crypto.signing import SIGNATURE_BYTES, SignedTask, Signing
 from shuffledp.common.errors import PlanError, SettingsError
 from shuffledp.common.messages.batch import BatchState
 from shuffledp.common.messages.submission import Outcome
+from shuffledp.common.runtime import rpc, validation
 from shuffledp.common.runtime.admission_interceptor import SERVICE_ERROR
 from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.common.runtime.metrics import Usage, measure
-from shuffledp.common.runtime.rpc import bind
 from shuffledp.common.runtime.tls import Tls, development_files
-from shuffledp.common.runtime.validation import read_file
 from shuffledp.common.task.draft import TaskDraft
 from shuffledp.common.task.task import Task
 from shuffledp.common.task_digest import TaskDigest
+from shuffledp.common.wire import submissions, tasks
 from shuffledp.common.wire.fields import MAX_MESSAGE_BYTES
-from shuffledp.common.wire.submissions import outcomes_to_wire
-from shuffledp.common.wire.tasks import signed_task_to_wire
 from shuffledp.deploy.clients.analyzer import OperatorClient
 from shuffledp.deploy.clients.local_cluster import Cluster
 from shuffledp.deploy.clients.shuffler import ShufflerClient, shuffler_at
 from shuffledp.deploy.datasets.sources import dataset
-from shuffledp.deploy.load.behaviour import check_users, expected_answers
-from shuffledp.deploy.load.plan import LoadPlan, TargetKind
+from shuffledp.deploy.load.behaviour import LoadPlan, check_users, expected_answers
 from shuffledp.deploy.load.scenario import HERE, UNCHECKED, LoadChecks, LoadScenario, LoadTarget
 from shuffledp.deploy.load.sender import Destination
 from shuffledp.deploy.load.users import SealedUsers, draw_values
@@ -54,6 +51,7 @@ from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 GENERATOR: Final = "load generator"
 SINK: Final = "sink"
+TargetKind = Literal["services", "local", "sink"]
 _PERIOD: Final = 0.5
 """Seconds between samples; a shorter peak may be missed."""
 _TIMEOUT: Final = 5.0
@@ -74,10 +72,8 @@ class PartyUsage:
 class Meter:
     """Samples this program, local processes and metrics pages at entry, at exit and in between."""
 
-    def __init__(
-        self, processes: Callable[[], Mapping[str, int]], pages: Mapping[str, str]
-    ) -> None:
-        self._processes = processes
+    def __init__(self, pids: Callable[[], Mapping[str, int]], pages: Mapping[str, str]) -> None:
+        self._pids = pids
         self._pages = pages
         self._last: dict[str, float] = {}
         self.usage: dict[str, PartyUsage] = {}
@@ -100,7 +96,7 @@ class Meter:
 
     def _sample(self) -> None:
         self.record(GENERATOR, _measure_generator())
-        for party, pid in self._processes().items():
+        for party, pid in self._pids().items():
             with suppress(psutil.Error):  # it has ended
                 self.record(party, measure(pid))
         for party, url in self._pages.items():
@@ -197,7 +193,7 @@ async def connect(
         Task.verified(signed, digest, None)
         yield Target(
             kind=kind,
-            to=Destination(address, None if authority is None else read_file(authority)),
+            to=Destination(address, None if authority is None else validation.read_file(authority)),
             signed=signed,
             processes=processes,
             pages=checks.metrics,
@@ -308,7 +304,7 @@ def _run(pipe: Connection, signed: SignedTask, folder: Path) -> None:
         server = grpc.aio.server(options=[("grpc.max_receive_message_length", MAX_MESSAGE_BYTES)])
         sink = _Sink(signed)  # type: ignore[abstract]  # it has the methods that devices call
         shuffler_pb2_grpc.add_ShufflerServicer_to_server(sink, server)
-        address = bind(server, "127.0.0.1:0", tls)
+        address = rpc.bind(server, "127.0.0.1:0", tls)
         await server.start()
         pipe.send(address)
         await server.wait_for_termination()
@@ -321,7 +317,7 @@ class _Sink(shuffler_pb2_grpc.ShufflerServicer):
     """Answers `stored` to every envelope of one of the task's lengths."""
 
     def __init__(self, signed: SignedTask) -> None:
-        self._task = shuffler_pb2.FetchTaskResponse(task=signed_task_to_wire(signed))
+        self._task = shuffler_pb2.FetchTaskResponse(task=tasks.signed_task_to_wire(signed))
         self._sizes = frozenset(Task.from_bytes(signed.task_bytes).envelope_sizes)
 
     async def FetchTask(self, *_: object) -> shuffler_pb2.FetchTaskResponse:  # noqa: N802
@@ -342,4 +338,4 @@ class _Sink(shuffler_pb2_grpc.ShufflerServicer):
     ) -> shuffler_pb2.SubmitBulkResponse:
         fits = [len(envelope) in self._sizes for envelope in request.envelopes]
         outcomes = [Outcome.STORED if valid else Outcome.MALFORMED for valid in fits]
-        return outcomes_to_wire(outcomes, bytes(SIGNATURE_BYTES))
+        return submissions.outcomes_to_wire(outcomes, bytes(SIGNATURE_BYTES))

@@ -11,8 +11,7 @@ from typing import Final, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.common.crypto.hpke_pool import worker_pool
-from shuffledp.common.crypto.randomness import secure_generator
+from shuffledp.common.crypto import hpke_pool, randomness
 from shuffledp.common.crypto.signing import SIGNATURE_BYTES, SignedTask
 from shuffledp.common.errors import SettingsError, TaskError
 from shuffledp.common.mechanisms.base import Mechanism, Reports, null_reports
@@ -20,8 +19,7 @@ from shuffledp.common.messages.submission import Value
 from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.task import SUBMISSION_ID_BYTES, Task
 from shuffledp.deploy.datasets.sources import dataset, is_file
-from shuffledp.deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, is_counted
-from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, LoadPlan, is_counted
 from shuffledp.deploy.tasks.value_parser import joined, sample_value, value_of
 from shuffledp.deploy.terminal.files import atomic_output
 from shuffledp.user_agent.contribution import Contributor, encoder_for
@@ -233,7 +231,7 @@ def seal_values(
     """Seal users' submissions by behaviour. Cost: 0.1 ms per seal and 0.2 ms per user on a core."""
     groups = [slice(start, start + _GROUP) for start in range(0, len(kinds), _GROUP)]
     sealed: list[list[bytes]] = []
-    with worker_pool() if len(groups) > _FEW else ThreadPoolExecutor(1) as pool:
+    with hpke_pool.worker_pool() if len(groups) > _FEW else ThreadPoolExecutor(1) as pool:
         given = ([array[group] for group in groups] for array in (kinds, values))
         for envelopes in pool.map(partial(_seal_group, signed), *given):
             progress(len(kinds[groups[len(sealed)]]))
@@ -252,7 +250,7 @@ def seal_values(
 def _worker(signed: SignedTask) -> tuple[GroupContributor, Task, np.random.Generator]:
     """Return a worker process's contributor, task and random generator."""
     task = Task.from_bytes(signed.task_bytes)
-    return GroupContributor(task, signed.digest()), task, secure_generator()
+    return GroupContributor(task, signed.digest()), task, randomness.secure_generator()
 
 
 def _seal_group(

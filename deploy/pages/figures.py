@@ -21,18 +21,13 @@ _SMALLEST_PLAIN: Final = Decimal("1e-9")
 """Smallest probability written in plain digits."""
 
 
-def format_count(number: int) -> str:
-    """Format a whole number with thousands separators."""
-    return f"{number:,}"
-
-
 def format_parameter(value: object) -> str:
     """Format a task parameter: `1,000` for an int, `2` for 2.0, `1, 2; 3, 4` for a tuple of two."""
     if isinstance(value, tuple):
         nested = any(isinstance(each, tuple) for each in value)
         return ("; " if nested else ", ").join(map(format_parameter, value)) or "none"
     if isinstance(value, int):
-        return format_count(value)
+        return f"{value:,}"
     return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 

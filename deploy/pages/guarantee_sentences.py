@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from shuffledp.common.messages.guarantee import Coalition, Guarantee, claimed
-from shuffledp.deploy.pages import figures
-from shuffledp.deploy.pages.page import macros
+from shuffledp.deploy.pages import figures, page
 
-_WORDS: Final = macros("guarantees.html")
+_WORDS: Final = page.macros("guarantees.html")
 
 
 class GuaranteeSentence(NamedTuple):

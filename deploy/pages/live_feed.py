@@ -8,18 +8,12 @@ from typing import Any, Final
 
 from scipy.special import fdtri
 
-from shuffledp.common.errors import (
-    CredentialError,
-    PeerRefusalError,
-    ShuffleDpError,
-    UnknownTaskError,
-)
+from shuffledp.common import errors
 from shuffledp.common.messages.batch import BatchProgress, BatchState
 from shuffledp.common.runtime.clock import Clock
 from shuffledp.common.task.task import Task
 from shuffledp.common.task_digest import TaskDigest
-from shuffledp.deploy.pages.figures import format_count
-from shuffledp.deploy.pages.page import fragment, render
+from shuffledp.deploy.pages import page
 from shuffledp.deploy.tasks.task_view import DELIVERED, LOST, describe_state
 
 Sample = tuple[float, int]
@@ -37,7 +31,7 @@ _MAX_SAMPLES: Final = 1000
 
 def live_page(digest: TaskDigest, *, poll_seconds: float, task: Task | None = None) -> str:
     """Render a task's live page, which fetches `progress.json` every `poll_seconds`."""
-    return render(
+    return page.render(
         "live.html",
         styles=("live.css",),
         scripts=("live.js",),
@@ -66,17 +60,17 @@ class LiveFeed:
         self._progress = progress
         self.answer = self._render("")
 
-    def take_error(self, error: ShuffleDpError) -> None:
+    def take_error(self, error: errors.ShuffleDpError) -> None:
         """
         Show an error on the page, or raise it if the shuffler refuses the token.
 
         A task unknown to the shuffler has not been fetched yet.
         """
-        status = error.status if isinstance(error, PeerRefusalError) else ""
-        if status == CredentialError.status:
+        status = error.status if isinstance(error, errors.PeerRefusalError) else ""
+        if status == errors.CredentialError.status:
             raise error
         text = f"The request to the shuffler failed: {error}."
-        if status == UnknownTaskError.status:
+        if status == errors.UnknownTaskError.status:
             text = "No device has fetched this task from the shuffler yet."
         self.answer = self._render(text)
 
@@ -89,7 +83,7 @@ class LiveFeed:
         headline, explanation = describe_state(state, self._task)
         enough = progress.n_users >= progress.n_min
         goal = progress.target_size if enough else progress.n_min
-        html = fragment(
+        html = page.fragment(
             "live_batch.html",
             progress=progress,
             collecting=state is BatchState.COLLECTING,
@@ -107,7 +101,7 @@ class LiveFeed:
             "explanation": explanation,
             "tone": "good" if state in DELIVERED else "bad" if state in LOST else "neutral",
             "over": state in LOST or state is BatchState.ERASED,
-            "users": format_count(progress.n_users),
+            "users": f"{progress.n_users:,}",
             "html": html,
         }
 

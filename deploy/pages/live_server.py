@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, Final
 
-from shuffledp.common.runtime.http_server import HttpServer
-from shuffledp.common.runtime.settings import host_names
+from shuffledp.common.runtime import http_server, settings
 from shuffledp.deploy.pages.live_feed import LiveFeed
 
 _HEADERS: Final = (
@@ -25,10 +24,7 @@ Pages = dict[str, tuple[bytes, Callable[[], bytes]]]
 
 def live_pages(page: bytes, feed: LiveFeed) -> Pages:
     """Return a page and its feed."""
-    return {
-        "": (HTML, lambda: page),
-        "progress.json": (b"application/json", lambda: feed.answer),
-    }
+    return {"": (HTML, lambda: page), "progress.json": (b"application/json", lambda: feed.answer)}
 
 
 @asynccontextmanager
@@ -48,7 +44,7 @@ async def page_server(pages: Pages, secret: str, port: int = 0) -> AsyncGenerato
 
     listen = f"127.0.0.1:{port}"
     # Other host names that resolve to this machine are refused: DNS rebinding.
-    server = HttpServer(app, listen, hosts=host_names(listen, ()))
+    server = http_server.HttpServer(app, listen, hosts=settings.host_names(listen, ()))
     server.start()
     try:
         yield f"http://{server.address}/{secret}/"

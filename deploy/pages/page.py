@@ -30,7 +30,7 @@ _ENVIRONMENT.filters |= {
     "format_duration": format_duration,
     "format_range": format_range,
     "format_time": format_time,
-    "count": figures.format_count,
+    "count": "{:,}".format,
     "latex": figures.escape_latex,
     "listed": listed,
     "odds": figures.format_odds,

@@ -10,23 +10,13 @@ import numpy as np
 from shuffledp.common.crypto.hpke import fingerprint, suite_named
 from shuffledp.common.mechanisms.base import Vector
 from shuffledp.common.mechanisms.signed import influence_on
+from shuffledp.common.messages import result
 from shuffledp.common.messages.guarantee import REPLACE_ONE, claimed, rounded_up
-from shuffledp.common.messages.result import (
-    CONFIDENCE,
-    Histogram,
-    Result,
-    ShareTables,
-    simultaneous_confidence,
-)
-from shuffledp.common.task.canonical import key_of
-from shuffledp.common.task.domain_spec import EdgesSpec
-from shuffledp.common.task.specs import MechanismSpec, NumberSpec, OpenSpec
+from shuffledp.common.task import canonical, domain_spec, spec_forms, specs, view_specs
 from shuffledp.common.task.task import Task
-from shuffledp.common.task.view_specs import TableSpec
-from shuffledp.deploy.pages import figures
 from shuffledp.deploy.pages.guarantee_sentences import guarantee_sentences
-from shuffledp.deploy.pages.heat_map import heat_map_fields
 from shuffledp.deploy.pages.page import packed, render
+from shuffledp.deploy.results import table_view
 from shuffledp.deploy.results.estimate_table import EstimateTable, ResultView
 from shuffledp.deploy.results.ledger import LedgerView
 from shuffledp.deploy.terminal.tables import CLAIM_ROOM_NOTE
@@ -36,6 +26,12 @@ _SCRIPTS: Final = (
     *("value_tooltip.js", "overview.js", "bars.js", "download.js", "result.js"),
 )
 """Scripts of a histogram's page."""
+_MAP_SCRIPTS: Final = (
+    *("page_data.js", "numbers.js", "canvas.js", "tooltip.js", "download.js", "heat_map.js"),
+)
+"""Scripts of a page with heat maps, one for each table of two attributes."""
+MAX_CELLS: Final = 200_000
+"""Maximum cells of all tables on a page; further tables are left out."""
 MAX_VALUES: Final = 100_000
 """Maximum values on a histogram's page: four megabytes, which a browser sorts without delay."""
 _PAGE_COLUMNS: Final = 7
@@ -51,21 +47,21 @@ _MIN_WHOLE: Final = 10
 """Smallest approximate number shown without decimals."""
 
 
-def result_page(result: Result, task: Task, view: ResultView) -> str:
+def result_page(found: result.Result, task: Task, view: ResultView) -> str:
     """Render the page of a result that the caller has checked against its task."""
-    fields = _OWN_FIELDS.get(type(result.estimate))
-    epsilon, task_id = rounded_up(claimed(result.guarantees).epsilon), result.task_digest.hex()[:12]
-    source = f"{result.n_users}-users-epsilon-{epsilon}-task-{task_id}"
-    shared = {"users": result.n_users, "confidence": CONFIDENCE, "source": source}
-    own = fields(result.estimate, shared, view, task) if fields else {}
+    fields = _OWN_FIELDS.get(type(found.estimate))
+    epsilon, task_id = rounded_up(claimed(found.guarantees).epsilon), found.task_digest.hex()[:12]
+    source = f"{found.n_users}-users-epsilon-{epsilon}-task-{task_id}"
+    shared = {"users": found.n_users, "confidence": result.CONFIDENCE, "source": source}
+    own = fields(found.estimate, shared, view, task) if fields else {}
     return render(
         "result.html",
         styles=("result.css",),
-        result=result,
+        result=found,
         task=task,
         view=view,
-        confidence=f"{100 * CONFIDENCE:.4g}\N{NO-BREAK SPACE}%",
-        guarantees=guarantee_sentences(result.guarantees),
+        confidence=f"{100 * result.CONFIDENCE:.4g}\N{NO-BREAK SPACE}%",
+        guarantees=guarantee_sentences(found.guarantees),
         replace_one=REPLACE_ONE,
         mechanism=_own_parameters(task),
         influence=influence_on(task),
@@ -81,23 +77,23 @@ def result_page(result: Result, task: Task, view: ResultView) -> str:
 def _own_parameters(task: Task) -> dict[str, Any]:
     """Return the fields of a task's mechanism, without those that only other mechanisms use."""
     spec, unused = task.mechanism, set[str]()
-    fields = {key_of(each): getattr(spec, each.name) for each in dataclasses.fields(spec)}
+    fields = {canonical.key_of(each): getattr(spec, each.name) for each in dataclasses.fields(spec)}
     match spec:
-        case MechanismSpec(digits=1):
+        case specs.MechanismSpec(digits=1):
             unused = {"digits"}
-        case OpenSpec(encoding="text" | "code"):
+        case specs.OpenSpec(encoding="text" | "code"):
             unused = {"most_bytes"}
-        case TableSpec(attribute_names=names, tables=tables):
+        case view_specs.TableSpec(attribute_names=names, tables=tables):
             by_name = tuple(tuple(names[each] for each in table) for table in tables)
             fields |= {"attributes": names, "views": by_name}
-        case NumberSpec():
+        case specs.NumberSpec():
             alone = {"sampled"} if task.domain_size == 1 else set()
             unused = {name for name in fields if not fields[name]} - {"low", "high"} | alone
     return {name: value for name, value in fields.items() if name not in unused}
 
 
 def histogram_data(
-    histogram: Histogram, shared: Mapping[str, Any], view: ResultView, labels: Sequence[str]
+    histogram: result.Histogram, shared: Mapping[str, Any], view: ResultView, labels: Sequence[str]
 ) -> dict[str, Any]:
     """Return data for the page's scripts: of too many values, those with the largest estimates."""
     size, truth = len(histogram.frequencies), view.truth
@@ -111,8 +107,8 @@ def histogram_data(
         "intervals": {
             name: [packed(ends[held], "<f4") for ends in histogram.interval(confidence)]
             for name, confidence in (
-                ("own", CONFIDENCE),
-                ("all", simultaneous_confidence(CONFIDENCE, size)),
+                ("own", result.CONFIDENCE),
+                ("all", result.simultaneous_confidence(result.CONFIDENCE, size)),
             )
         },
         "labels": [labels[item] for item in held.tolist()] if labels else None,
@@ -125,33 +121,72 @@ def histogram_data(
 
 
 def _histogram_fields(
-    histogram: Histogram, shared: Mapping[str, Any], view: ResultView, task: Task
+    histogram: result.Histogram, shared: Mapping[str, Any], view: ResultView, task: Task
 ) -> dict[str, Any]:
     [table, *_], named = view.tables, bool(task.labels or task.edges or task.breakdown)
-    low, high = histogram.interval(CONFIDENCE)
-    half_width, misses = float(np.median(high - low)) / 2, (1 - CONFIDENCE) * view.size
+    low, high = histogram.interval(result.CONFIDENCE)
+    half_width, misses = float(np.median(high - low)) / 2, (1 - result.CONFIDENCE) * view.size
     return {
         "scripts": _SCRIPTS,
         "data": histogram_data(histogram, shared, view, table.names if named else ()),
         "histogram": {
             "held": min(view.size, MAX_VALUES),
             "long_names": max(map(len, table.names)) > _SHORT_NAME,
-            "missed": f"{100 * (1 - CONFIDENCE):.4g}\N{NO-BREAK SPACE}%",
+            "missed": f"{100 * (1 - result.CONFIDENCE):.4g}\N{NO-BREAK SPACE}%",
             "expected_misses": f"{misses:,.0f}" if misses >= _MIN_WHOLE else f"{misses:.2g}",
             "typical_share": table.format(half_width),
-            "typical_users": figures.format_count(math.ceil(half_width * shared["users"])),
+            "typical_users": f"{math.ceil(half_width * shared['users']):,}",
+        },
+    }
+
+
+def _heat_map_fields(
+    _: result.ShareTables, shared: Mapping[str, Any], view: ResultView, task: Task
+) -> dict[str, Any]:
+    """Return the fields of a page on tables: heat maps of all that fit, one by one."""
+    spec = spec_forms.spec_as(task.mechanism, view_specs.TableSpec)
+    pairs = [attributes for attributes in spec.tables if len(attributes) > 1]
+    drawn = [table for table in view.tables if not table.listed]
+    tables, room = list[dict[str, Any]](), MAX_CELLS
+    for attributes, table in zip(pairs, drawn, strict=True):
+        if len(table.values) > room:
+            continue
+        room -= len(table.values)
+        low, high = table.ends
+        tables.append(
+            {
+                "attributes": attributes,
+                "share": packed(table.values, "<f4"),
+                "error": float(table.errors[0]),
+                "low": packed(low, "<f4"),
+                "high": packed(high, "<f4"),
+                "truth": None if table.truth is None else packed(table.truth, "<f4"),
+            }
+        )
+    counts = {"held": len(tables), "number": len(pairs)} if pairs else None
+    fields = {"exact_intervals": True, "size": len(spec.tables), "heat_map": counts}
+    if not tables:
+        return fields
+    return fields | {
+        "scripts": _MAP_SCRIPTS,
+        "data": {
+            **shared,
+            "attributes": [
+                {"name": each.name, "values": table_view.names_of(each)} for each in spec.attributes
+            ],
+            "tables": tables,
         },
     }
 
 
 _OWN_FIELDS: Final[Mapping[type, Callable[[Any, Any, ResultView, Task], dict[str, Any]]]] = {
-    Histogram: _histogram_fields,
-    ShareTables: heat_map_fields,
+    result.Histogram: _histogram_fields,
+    result.ShareTables: _heat_map_fields,
 }
 """Fields, scripts and data that only pages of some estimates have."""
 
 
-def _curves(view: ResultView, spec: EdgesSpec) -> list[dict[str, Any]]:
+def _curves(view: ResultView, spec: domain_spec.EdgesSpec) -> list[dict[str, Any]]:
     """Return points of plots of cumulative shares, for all users or the first groups."""
     edges = spec.edges
     scale = np.log(edges) if spec.spacing == "logarithmic" else edges

@@ -40,9 +40,7 @@ def series_page(series: Series, results: SeriesResults) -> str:
         rows=results.rows(),
         times=format_times([each.deadline for each in results.rounds]),
         released=released,
-        charts=[
-            _chart(results, table, column, scale) for column, table in enumerate(results.tables)
-        ],
+        charts=[_chart(results, each, column, scale) for column, each in enumerate(results.tables)],
         size=(_WIDTH, _HEIGHT, _LEFT, _EDGE),
         note=results.note,
     )

@@ -166,12 +166,10 @@ class _Table:
             (of_rows, [even[0], uneven[1]]),
             (of_columns, [uneven[0], even[1]]),
         )
-        mean = sum(
-            size * math.prod(map(_Part.trace, matrices, weights)) for size, matrices in parts
-        )
+        mean = sum(size * math.prod(map(_Part.trace, pair, weights)) for size, pair in parts)
         square = sum(
-            size * more * math.prod(map(_Part.trace_with, matrices, others, weights))
-            for (size, matrices), (more, others) in product(parts, parts)
+            size * more * math.prod(map(_Part.trace_with, pair, other, weights))
+            for (size, pair), (more, other) in product(parts, parts)
         )
         return mean, square
 

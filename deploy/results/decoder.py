@@ -23,12 +23,7 @@ from shuffledp.common.errors import SettingsError, TaskError
 from shuffledp.common.mechanisms.base import Counts, Vector
 from shuffledp.common.mechanisms.count_law import interval_table
 from shuffledp.common.mechanisms.rappor.rappor import Rappor
-from shuffledp.common.messages.result import (
-    Interval,
-    IntervalTable,
-    interval_around,
-    interval_half_width,
-)
+from shuffledp.common.messages import result
 from shuffledp.common.runtime.validation import read_file
 from shuffledp.common.task.labels import normalize
 from shuffledp.deploy.results.regression import Regression, TrueBitCounts, independent, select
@@ -154,14 +149,15 @@ class Decoding:
     """Standard error of `unexplained`."""
     exhaustive: bool
     """True if every label is a candidate: the sum of shares then differs from 1 by noise alone."""
-    table: IntervalTable | None = None
+    table: result.IntervalTable | None = None
     """Intervals by the exact distribution of a label's count; None if shares are nearly normal."""
 
-    def interval(self, confidence: float) -> Interval:
+    def interval(self, confidence: float) -> result.Interval:
         """Return the ends of each share's confidence interval; not simultaneous."""
         if self.table:
             return self.table.interval(self.shares, self.share_errors, confidence)
-        return interval_around(self.shares, interval_half_width(confidence) * self.share_errors)
+        reach = result.interval_half_width(confidence) * self.share_errors
+        return result.interval_around(self.shares, reach)
 
 
 def decode(

@@ -10,13 +10,7 @@ from scipy.optimize import brentq
 from shuffledp.analyzer.finalize import mixture_of_result
 from shuffledp.common.mechanisms.base import Vector
 from shuffledp.common.mechanisms.covariance import ShareCovariance
-from shuffledp.common.messages.result import (
-    CONFIDENCE,
-    Histogram,
-    Result,
-    interval_half_width,
-    simultaneous_confidence,
-)
+from shuffledp.common.messages import result
 from shuffledp.common.task.task import Task
 
 
@@ -70,7 +64,7 @@ class Distribution:
     """Whether the first and the last bucket also hold numbers outside the edges."""
 
     @classmethod
-    def of_groups(cls, estimate: Histogram, batch: Result, task: Task) -> list[Self]:
+    def of_groups(cls, estimate: result.Histogram, batch: result.Result, task: Task) -> list[Self]:
         """
         Return the distribution of each group of a task's result; of all users without a breakdown.
 
@@ -83,10 +77,10 @@ class Distribution:
         prefixes = covariance.observed(covariance.of_prefixes()) if task.edges else np.zeros(0)
         with_totals = covariance.with_group_totals()
         half_width, simultaneous_half_width = (
-            max(estimate.half_width(confidence, share), interval_half_width(confidence))
+            max(estimate.half_width(confidence, share), result.interval_half_width(confidence))
             for confidence, share in (
-                (CONFIDENCE, 0.5),
-                (simultaneous_confidence(CONFIDENCE, task.groups), 0.0),
+                (result.CONFIDENCE, 0.5),
+                (result.simultaneous_confidence(result.CONFIDENCE, task.groups), 0.0),
             )
         )
         size = task.domain_size // task.groups

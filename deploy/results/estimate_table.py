@@ -11,17 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from shuffledp.common.mechanisms.base import Vector
-from shuffledp.common.messages.result import (
-    CONFIDENCE,
-    Interval,
-    interval_around,
-    interval_half_width,
-)
+from shuffledp.common.messages import result
 from shuffledp.deploy.results.distribution import Distribution
 from shuffledp.deploy.terminal.escape import escaped
 from shuffledp.deploy.terminal.tables import add_columns, print_whole
 
-_INTERVAL: Final = f"{100 * CONFIDENCE:.0f}\N{NO-BREAK SPACE}% interval"
+_INTERVAL: Final = f"{100 * result.CONFIDENCE:.0f}\N{NO-BREAK SPACE}% interval"
 _NOISE_ALONE: Final = "± noise alone"
 """Heading of intervals around biased estimates, which cover the noise but not the bias."""
 _MAX_DECIMALS: Final = 8
@@ -67,7 +62,7 @@ class EstimateTable:
     """Further columns by heading; numbers are formatted like the estimates."""
     truth: Vector | None = None
     """True values, in a demo."""
-    given_ends: Interval | None = None
+    given_ends: result.Interval | None = None
     """Ends of the intervals; None for those of a normal distribution."""
     logarithmic: bool = False
     """Whether values above 0 are drawn on a logarithmic axis."""
@@ -87,10 +82,10 @@ class EstimateTable:
         return _NOISE_ALONE if self.biased else _INTERVAL
 
     @cached_property
-    def ends(self) -> Interval:
+    def ends(self) -> result.Interval:
         """Lower and upper ends of the confidence intervals, each of shape (values,)."""
-        reach = interval_half_width(CONFIDENCE) * self.errors
-        return self.given_ends or interval_around(self.values, reach)
+        reach = result.interval_half_width(result.CONFIDENCE) * self.errors
+        return self.given_ends or result.interval_around(self.values, reach)
 
     def columns(self, prefix: str = "") -> dict[str, Sequence[object]]:
         """Return file columns by name: estimates and, with `prefix`, errors and interval ends."""

@@ -11,15 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shuffledp.common.errors import SettingsError, UsageError
-from shuffledp.common.messages.result import (
-    CONFIDENCE,
-    Estimate,
-    Histogram,
-    Means,
-    Result,
-    ShareTable,
-    ShareTables,
-)
+from shuffledp.common.messages import result
 from shuffledp.common.protocols import protocol_named
 from shuffledp.common.runtime.validation import read_file
 from shuffledp.common.task.task import Task
@@ -43,63 +35,62 @@ _ESTIMATES: Final = ("frequencies", "shares", "means", "means_with_fakes")
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
-def as_json(result: Result) -> dict[str, Any]:
+def as_json(found: result.Result) -> dict[str, Any]:
     """Return a result's JSON fields."""
     return {
-        "task_digest": result.task_digest.hex(),
-        "protocol": result.protocol,
+        "task_digest": found.task_digest.hex(),
+        "protocol": found.protocol,
         "mechanism": {
-            "name": result.mechanism,
-            "buckets": result.buckets,
-            "local_epsilon": result.local_epsilon,
+            "name": found.mechanism,
+            "buckets": found.buckets,
+            "local_epsilon": found.local_epsilon,
         },
-        "n_users": result.n_users,
-        "n_reports": result.n_reports,
-        "n_dummies": result.n_dummies,
-        "refused": dict(result.refused),
+        "n_users": found.n_users,
+        "n_reports": found.n_reports,
+        "n_dummies": found.n_dummies,
+        "refused": dict(found.refused),
         "sentinels": {
-            "planted": result.n_sentinels,
-            "missing": result.n_sentinels_missing,
-            "repeated": result.n_sentinels_repeated,
+            "planted": found.n_sentinels,
+            "missing": found.n_sentinels_missing,
+            "repeated": found.n_sentinels_repeated,
         },
-        "kind": protocol_named(result.protocol).kind,
-        **estimate_as_json(result.estimate),
-        "guarantees": result.guarantees,
-        "published_claim": result.published_claim,
-        "warnings": list(result.all_warnings),
-        "seconds": {"open": result.open_seconds, "estimate": result.estimate_seconds},
+        "kind": protocol_named(found.protocol).kind,
+        **estimate_as_json(found.estimate),
+        "guarantees": found.guarantees,
+        "published_claim": found.published_claim,
+        "warnings": list(found.all_warnings),
+        "seconds": {"open": found.open_seconds, "estimate": found.estimate_seconds},
     }
 
 
-def shufflers_as_json(task: Task) -> dict[str, Any]:
-    """Return JSON fields of a task with two shufflers: names and coalition ε; none for one."""
-    if not task.relay:
-        return {}
+def task_as_json(task: Task) -> dict[str, Any]:
+    """Return a task's fields beside a result's: labels, two shufflers' names and coalition ε."""
     names = [each.name for each in task.shufflers]
-    return {"shufflers": names, "coalition_epsilon": task.coalition_epsilon}
+    two = {"shufflers": names, "coalition_epsilon": task.coalition_epsilon} if task.relay else {}
+    return {"labels": task.labels, **two}
 
 
-def estimate_as_json(estimate: Estimate) -> dict[str, Any]:
+def estimate_as_json(estimate: result.Estimate) -> dict[str, Any]:
     """
     Return an estimate's JSON fields, named as in common/messages/result.py.
 
     Of a histogram `half_width` is how far the interval of an absent value reaches on its wider side
     in standard errors; every share's own interval is from `interval_low` to `interval_high`.
     """
-    if isinstance(estimate, Histogram):
-        return _with_interval(estimate, half_width=estimate.half_width(CONFIDENCE))
+    if isinstance(estimate, result.Histogram):
+        return _with_interval(estimate, half_width=estimate.half_width(result.CONFIDENCE))
     fields = dataclasses.asdict(estimate)
-    if isinstance(estimate, ShareTables):
+    if isinstance(estimate, result.ShareTables):
         fields["tables"] = [*map(_with_interval, estimate.tables)]
         fields["attributes"] = [*map(_with_interval, estimate.attributes)]
     return fields
 
 
-def _with_interval(shares: Histogram | ShareTable, **more: float) -> dict[str, Any]:
+def _with_interval(shares: result.Histogram | result.ShareTable, **more: float) -> dict[str, Any]:
     """Return the fields of shares, with the ends of their intervals in place of the table."""
     fields = dataclasses.asdict(shares)
     del fields["table"]
-    low, high = shares.interval(CONFIDENCE)
+    low, high = shares.interval(result.CONFIDENCE)
     return {**fields, **more, "interval_low": low, "interval_high": high}
 
 
@@ -161,18 +152,18 @@ def _no_formula(label: str) -> str:
     return f"'{safe}" if _FORMULA.match(safe) else safe
 
 
-def write_parquet(path: Path, result: Result | None, columns: Columns) -> None:
+def write_parquet(path: Path, found: result.Result | None, columns: Columns) -> None:
     """Write columns, of one result if given, as Parquet; raise SettingsError without pyarrow."""
     try:
         import pyarrow as pa  # noqa: PLC0415  # installed with the extra `research` only
         from pyarrow import parquet  # noqa: PLC0415  # likewise
     except ImportError as error:
         raise SettingsError("Parquet needs pyarrow: pip install 'shuffledp[research]'") from error
-    metadata = {"confidence": str(CONFIDENCE)}
-    if result is not None:
-        metadata |= {"task_digest": result.task_digest.hex(), "n_users": str(result.n_users)}
-    if result is not None and isinstance(result.estimate, Means):
-        metadata["unbiased"] = str(result.estimate.unbiased).lower()
+    metadata = {"confidence": str(result.CONFIDENCE)}
+    if found is not None:
+        metadata |= {"task_digest": found.task_digest.hex(), "n_users": str(found.n_users)}
+    if found is not None and isinstance(found.estimate, result.Means):
+        metadata["unbiased"] = str(found.estimate.unbiased).lower()
     table = pa.table({name: list(column) for name, column in columns.items()})
     with atomic_output(path) as target:
         parquet.write_table(table.replace_schema_metadata(metadata), target)

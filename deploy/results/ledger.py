@@ -7,15 +7,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from shuffledp.common.messages import ledger_entry
 from shuffledp.common.messages.guarantee import rounded_up
-from shuffledp.common.messages.ledger_entry import (
-    ChainedEntry,
-    ChainHead,
-    DecisionEntry,
-    LedgerEntry,
-)
 from shuffledp.deploy.tasks import population_budgets
-from shuffledp.deploy.tasks.population_budgets import PopulationBudgets
 from shuffledp.deploy.terminal.durations import format_time
 from shuffledp.deploy.terminal.escape import escaped
 from shuffledp.deploy.terminal.tables import add_columns, print_whole
@@ -27,19 +21,19 @@ _DIGITS: Final = 12
 class LedgerView(NamedTuple):
     """A verified ledger, the head of its hash chain, and the populations' budgets."""
 
-    entries: Sequence[ChainedEntry]
-    head: ChainHead
-    populations: Sequence[PopulationBudgets] = ()
+    entries: Sequence[ledger_entry.ChainedEntry]
+    head: ledger_entry.ChainHead
+    populations: Sequence[population_budgets.PopulationBudgets] = ()
 
     @property
-    def releases(self) -> list[LedgerEntry]:
+    def releases(self) -> list[ledger_entry.LedgerEntry]:
         """The entries of releases."""
-        return [entry for entry in self.entries if isinstance(entry, LedgerEntry)]
+        return [entry for entry in self.entries if isinstance(entry, ledger_entry.LedgerEntry)]
 
     @property
-    def decisions(self) -> list[DecisionEntry]:
+    def decisions(self) -> list[ledger_entry.DecisionEntry]:
         """The decisions on batches without a result."""
-        return [entry for entry in self.entries if isinstance(entry, DecisionEntry)]
+        return [entry for entry in self.entries if isinstance(entry, ledger_entry.DecisionEntry)]
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON fields: entries, head of the hash chain, and budgets."""
@@ -58,7 +52,7 @@ class LedgerView(NamedTuple):
         _show_decisions(self.decisions, console)
 
 
-def _show_releases(releases: Sequence[LedgerEntry], console: Console) -> None:
+def _show_releases(releases: Sequence[ledger_entry.LedgerEntry], console: Console) -> None:
     """Print the cost of each release."""
     table = _table("Privacy loss of each release against the analyzer")
     table.caption = (
@@ -77,7 +71,7 @@ def _show_releases(releases: Sequence[LedgerEntry], console: Console) -> None:
     print_whole(table, console)
 
 
-def _show_decisions(decisions: Sequence[DecisionEntry], console: Console) -> None:
+def _show_decisions(decisions: Sequence[ledger_entry.DecisionEntry], console: Console) -> None:
     """Print the decisions on batches without a result, if there are any."""
     if not decisions:
         return

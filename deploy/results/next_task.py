@@ -59,13 +59,11 @@ class Iterated:
     population: str
 
 
-def next_draft(
-    total: TaskDraft, iterations: int, number: int, previous: Iterated | None
-) -> TaskDraft:
+def next_draft(total: TaskDraft, iterations: int, number: int, last: Iterated | None) -> TaskDraft:
     """
     Return the draft of iteration `number`, from 1 on, or raise TaskError. Run by the operator.
 
-    The local_epsilon of `total` is that of all iterations. `previous` is None for the first.
+    The local_epsilon of `total` is that of all iterations. `last` is None for the first.
     """
     if "pairs" not in KINDS[protocol_named(total.protocol).kind].tables:
         raise TaskError(f"the protocol {total.protocol} is not for pairs, so it has no iterations")
@@ -76,7 +74,7 @@ def next_draft(
         )
     if not 1 <= number <= iterations:
         raise TaskError(f"number is {number}; it must lie between 1 and {iterations}")
-    if (number == 1) != (previous is None):
+    if (number == 1) != (last is None):
         raise TaskError(
             f"number is {number}; iteration 1 must not have --after, and later ones need it, with "
             "the previous iteration's result"
@@ -86,15 +84,15 @@ def next_draft(
     if not low < high:
         raise TaskError(f"low is {low} and high is {high}; low must be below high")
     means = None
-    if previous is not None:
+    if last is not None:
         for name, released, drafted in (
-            ("number of keys", len(previous.means_with_fakes), total.domain_size),
-            ("range", f"{previous.low} to {previous.high}", f"{low} to {high}"),
-            ("population", previous.population, total.population),
+            ("number of keys", len(last.means_with_fakes), total.domain_size),
+            ("range", f"{last.low} to {last.high}", f"{low} to {high}"),
+            ("population", last.population, total.population),
         ):
             if released != drafted:
                 raise TaskError(f"the result's {name} is {released}; the draft's is {drafted}")
-        means = (np.array(previous.means_with_fakes) - low) / (high - low) * 2 - 1
+        means = (np.array(last.means_with_fakes) - low) / (high - low) * 2 - 1
     local_epsilon, pairs = iteration(pairs, total.local_epsilon, iterations, number, means)
     budget = total.budget_epsilon
     return dataclasses.replace(

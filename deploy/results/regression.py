@@ -256,10 +256,8 @@ class Regression:
         """Fit linearly independent candidates together. Cost: the cube of their number."""
         inverse = linalg.inv(_gram(bit_counts, fitted, fitted))
         target = bit_counts.target.ravel()
-        product = (
-            np.asarray(bit_counts.incidence[:, fitted].T @ target) - bit_counts.spread @ target
-        )
-        return cls(bit_counts=bit_counts, fitted=fitted, inverse=inverse, shares=inverse @ product)
+        right = np.asarray(bit_counts.incidence[:, fitted].T @ target) - bit_counts.spread @ target
+        return cls(bit_counts=bit_counts, fitted=fitted, inverse=inverse, shares=inverse @ right)
 
     @cached_property
     def residual(self) -> Vector:

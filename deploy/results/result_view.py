@@ -9,28 +9,19 @@ from rich.console import Console
 
 from shuffledp.analyzer.finalize import mixture_of_result
 from shuffledp.common.errors import SettingsError
-from shuffledp.common.mechanisms.base import Vector
+from shuffledp.common.mechanisms import base, registry
 from shuffledp.common.mechanisms.discovery.prefix_hashing import code_of
 from shuffledp.common.mechanisms.key_value.privkv import PrivKv
 from shuffledp.common.mechanisms.numeric.number import Moments
-from shuffledp.common.mechanisms.registry import mean_mechanism_of, rappor_of
 from shuffledp.common.messages import result
 from shuffledp.common.messages.guarantee import claimed, rounded_up
 from shuffledp.common.messages.result import CONFIDENCE
 from shuffledp.common.task.spec_forms import spec_as
 from shuffledp.common.task.specs import KeyValueSpec, OpenSpec, RangedSpec
 from shuffledp.common.task.task import Task
-from shuffledp.deploy.results.decoder import decode
+from shuffledp.deploy.results import decoder, estimate_table, table_view
 from shuffledp.deploy.results.distribution_view import Questions, distribution_view, item_names
-from shuffledp.deploy.results.estimate_table import (
-    TOO_FEW_USERS,
-    Columns,
-    EstimateTable,
-    ResultView,
-    largest,
-    print_table,
-)
-from shuffledp.deploy.results.table_view import table_view
+from shuffledp.deploy.results.estimate_table import EstimateTable, ResultView
 from shuffledp.deploy.terminal.escape import escaped
 from shuffledp.deploy.terminal.tables import guarantee_summary, print_guarantees
 
@@ -182,7 +173,7 @@ def _histogram(estimate: result.Histogram, asked: _Asked) -> ResultView:
         view = distribution_view(estimate, asked.questions)
     shares, size = estimate.frequencies, len(estimate.frequencies)
     labels, refined = item_names(task), estimate.refined.tolist()
-    shown = largest(shares, asked.most)
+    shown = estimate_table.largest(shares, asked.most)
     informative = estimate.any_share_above_zero(CONFIDENCE)
     # Of many buckets each share may be lost in noise, and the quantiles be precise all the same.
     informative = informative or any(each.locates_median for each in view.groups.values())
@@ -206,7 +197,7 @@ def _histogram(estimate: result.Histogram, asked: _Asked) -> ResultView:
         tables=(table, *view.tables),
         columns={**columns, **view.columns},
         fields={"known_total": True, **view.fields},
-        warning="" if informative else TOO_FEW_USERS,
+        warning="" if informative else estimate_table.TOO_FEW_USERS,
     )
 
 
@@ -260,7 +251,7 @@ def _mean_ends(estimate: result.Means, task: Task, spec: RangedSpec) -> result.I
     """Return the ends of the means' intervals in the task's units; None for normal ones."""
     half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
     means, errors = (estimate.means - middle) / half, estimate.standard_errors / half
-    mechanism = mean_mechanism_of(task)
+    mechanism = registry.mean_mechanism_of(task)
     ends = mechanism.interval(Moments(means=means, variances=errors**2), CONFIDENCE)
     return ends and (middle + half * ends[0], middle + half * ends[1])
 
@@ -335,7 +326,7 @@ def _owners(estimate: result.KeyValues, asked: _Asked, spec: KeyValueSpec) -> Re
     return ResultView(
         tables=(shares, means),
         columns=shares.columns() | means.columns("mean_") | {"mean_biased": marks},
-        warning="" if above.any() else TOO_FEW_USERS,
+        warning="" if above.any() else estimate_table.TOO_FEW_USERS,
         fields={"known_total": False, "mean_biased": biased.tolist()},
     )
 
@@ -343,8 +334,8 @@ def _owners(estimate: result.KeyValues, asked: _Asked, spec: KeyValueSpec) -> Re
 def _key_table(
     estimate: result.KeyValues,
     asked: _Asked,
-    values: Vector,
-    errors: Vector,
+    values: base.Vector,
+    errors: base.Vector,
     **others: Any,  # noqa: ANN401  # other fields
 ) -> EstimateTable:
     """Return a table of the keys with reports, by the share of their owners if it is known."""
@@ -374,7 +365,7 @@ def _without_reports(estimate: result.KeyValues) -> list[str]:
 def _texts(bit_table: result.BitTable, asked: _Asked) -> ResultView:
     task, candidates = asked.task, asked.candidates or asked.task.labels
     cohorts, bits = bit_table.bit_counts.shape
-    columns: Columns = {
+    columns: estimate_table.Columns = {
         "cohort": np.repeat(np.arange(cohorts), bits).tolist(),
         "bit": np.tile(np.arange(bits), cohorts).tolist(),
         "set": bit_table.bit_counts.ravel().tolist(),
@@ -383,7 +374,7 @@ def _texts(bit_table: result.BitTable, asked: _Asked) -> ResultView:
     if not candidates:
         return ResultView(columns=columns, warning=_NO_CANDIDATES)
     cells = np.concatenate([bit_table.cohort_sizes, bit_table.bit_counts.ravel()])
-    decoding, size = decode(rappor_of(task), cells, candidates), len(candidates)
+    decoding, size = decoder.decode(registry.rappor_of(task), cells, candidates), len(candidates)
     shares, p_values = decoding.shares, decoding.p_values.tolist()
     detected, n_detected = decoding.detected.tolist(), int(decoding.detected.sum())
     fields = {
@@ -419,7 +410,7 @@ def _texts(bit_table: result.BitTable, asked: _Asked) -> ResultView:
         values=shares,
         errors=decoding.share_errors,
         given_ends=decoding.interval(CONFIDENCE),
-        shown=largest(shares, asked.most),
+        shown=estimate_table.largest(shares, asked.most),
         more={
             "p-value": [f"{p_value:.2g}" for p_value in p_values],
             "detected": ["yes" if found else "no" for found in detected],
@@ -429,7 +420,7 @@ def _texts(bit_table: result.BitTable, asked: _Asked) -> ResultView:
     if asked.candidates:
         columns = {"text": candidates, **table.columns(), "p_value": p_values, "detected": detected}
     low, _ = decoding.interval(result.simultaneous_confidence(CONFIDENCE, size))
-    warning = "" if (low > 0).any() else TOO_FEW_USERS
+    warning = "" if (low > 0).any() else estimate_table.TOO_FEW_USERS
     return ResultView(tables=(table,), columns=columns, warning=warning, fields=fields)
 
 
@@ -437,7 +428,7 @@ def _share_tables(estimate: result.ShareTables, asked: _Asked) -> ResultView:
     batch = asked.questions and asked.questions.batch
     # Shares are of the users whose reports were counted.
     n_users = round(mixture_of_result(asked.task, batch).n_real) if batch else None
-    return table_view(estimate, asked.task, asked.most, n_users)
+    return table_view.table_view(estimate, asked.task, asked.most, n_users)
 
 
 _VIEWS: Final[Mapping[type[result.Estimate], Callable[[Any, _Asked], ResultView]]] = {
@@ -501,4 +492,4 @@ def print_estimates(view: ResultView, console: Console) -> None:
     if view.warning:
         console.print(view.warning, style="bold")
     for table in view.tables:
-        print_table(table, console)
+        estimate_table.print_table(table, console)

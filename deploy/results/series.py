@@ -11,24 +11,13 @@ from rich.table import Table
 
 from shuffledp.analyzer.finalize import mixture_of_result
 from shuffledp.common.errors import TaskError
+from shuffledp.common.messages import result
 from shuffledp.common.messages.guarantee import rounded_up
 from shuffledp.common.messages.ledger_entry import LedgerEntry
-from shuffledp.common.messages.result import (
-    CONFIDENCE,
-    Histogram,
-    Interval,
-    Means,
-    Result,
-    interval_around,
-    interval_half_width,
-)
 from shuffledp.common.task.task import Task
+from shuffledp.deploy.results import local_level, result_view, verification
 from shuffledp.deploy.results.estimate_table import Columns, EstimateTable, print_table
-from shuffledp.deploy.results.local_level import Observations, Smoothed, smooth
-from shuffledp.deploy.results.result_view import result_view
-from shuffledp.deploy.results.verification import check_fits
 from shuffledp.deploy.tasks import population_budgets
-from shuffledp.deploy.tasks.population_budgets import PopulationBudgets
 from shuffledp.deploy.tasks.schedule import People, SeriesRound
 from shuffledp.deploy.terminal.durations import format_times
 from shuffledp.deploy.terminal.tables import add_columns, print_whole
@@ -79,14 +68,12 @@ class SeriesResults:
     counted: Mapping[int, int]
     """Users whose reports are in each estimate: those who arrived but were not refused."""
     costs: Mapping[int, LedgerEntry]
-    of_shares: bool
-    """Whether estimates are shares of users, and not means."""
     bounds: tuple[float, float] = (0.0, 1.0)
     """Ends of the range of one user's number; 0 and 1 for shares."""
     people: People = "other"
     top: int
     """Number of values to smooth and show: those with the largest means over rounds."""
-    budgets: PopulationBudgets | None = None
+    budgets: population_budgets.PopulationBudgets | None = None
     """The ledger's figures of the population, whatever tasks it was asked."""
 
     @classmethod
@@ -94,8 +81,8 @@ class SeriesResults:
         cls,
         rounds: Sequence[SeriesRound],
         top: int,
-        released: Mapping[int, tuple[Task, Result, LedgerEntry]],
-        budgets: PopulationBudgets | None = None,
+        released: Mapping[int, tuple[Task, result.Result, LedgerEntry]],
+        budgets: population_budgets.PopulationBudgets | None = None,
         people: People = "other",
     ) -> Self:
         """
@@ -105,12 +92,12 @@ class SeriesResults:
         not fit its task.
         """
         estimates, counted, ends = {}, {}, (0.0, 1.0)
-        for number, (task, result, _) in released.items():
-            check_fits(result, task)
-            if isinstance(result.estimate, Histogram | Means):
-                view = result_view(result.estimate, task, most=0)
+        for number, (task, found, _) in released.items():
+            verification.check_fits(found, task)
+            if isinstance(found.estimate, result.Histogram | result.Means):
+                view = result_view.result_view(found.estimate, task, most=0)
                 estimates[number] = view.tables[0]
-                counted[number] = round(mixture_of_result(task, result).n_real)
+                counted[number] = round(mixture_of_result(task, found).n_real)
                 ends = (view.fields.get("low", 0.0), view.fields.get("high", 1.0))
         names = [table.names for table in estimates.values()]
         if any(others != names[0] for others in names):
@@ -120,7 +107,6 @@ class SeriesResults:
             estimates=estimates,
             counted=counted,
             costs={number: entry for number, (_, _, entry) in released.items()},
-            of_shares=any(isinstance(each.estimate, Histogram) for _, each, _ in released.values()),
             bounds=ends,
             people=people,
             top=top,
@@ -141,7 +127,7 @@ class SeriesResults:
         return _LINES[self.people].whose
 
     @cached_property
-    def smoothed(self) -> Smoothed:
+    def smoothed(self) -> local_level.Smoothed:
         """The smoothed levels of the shown values, in each round up to the last result."""
         shape = (max(self.estimates, default=0), len(self.shown))
         n_users, (values, noise) = np.zeros(shape[0], dtype=np.int64), np.zeros((2, *shape))
@@ -150,17 +136,18 @@ class SeriesResults:
             noise[number - 1] = table.errors[[*self.shown]] ** 2
             n_users[number - 1] = self.counted[number]
         line, (low, high) = _LINES[self.people], self.bounds
-        parts = line.of_shares if self.of_shares else line.of_means
-        observed = Observations(
+        shares = any(table.value == "share" for table in self.estimates.values())
+        parts = line.of_shares if shares else line.of_means
+        observed = local_level.Observations(
             values=values, noise=noise, n_users=n_users, low=low, high=high, parts=parts
         )
-        return smooth(observed)
+        return local_level.smooth(observed)
 
     @cached_property
-    def ends(self) -> Interval:
+    def ends(self) -> result.Interval:
         """Ends of the 95 % intervals of the smoothed levels, each of shape (rounds, shown)."""
-        reach = interval_half_width(CONFIDENCE) * self.smoothed.errors
-        return interval_around(self.smoothed.levels, reach)
+        reach = result.interval_half_width(result.CONFIDENCE) * self.smoothed.errors
+        return result.interval_around(self.smoothed.levels, reach)
 
     @cached_property
     def tables(self) -> tuple[EstimateTable, ...]:
@@ -177,7 +164,7 @@ class SeriesResults:
             shifts = ["shift" * begins for begins in self.smoothed.shifts[rounds, column].tolist()]
             # What a round's own interval of those who answered leaves out.
             sampling = np.sqrt(self.smoothed.sampling[rounds, column])
-            reach = interval_half_width(CONFIDENCE) * sampling
+            reach = result.interval_half_width(result.CONFIDENCE) * sampling
             value = next(iter(estimates)).value
             table = EstimateTable(
                 title=f"{name}: {value} of the {self.whose}",

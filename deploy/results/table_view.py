@@ -6,17 +6,12 @@ from typing import Final
 
 import numpy as np
 
-from shuffledp.common.messages.result import (
-    CONFIDENCE,
-    ShareTable,
-    ShareTables,
-    simultaneous_confidence,
-)
+from shuffledp.common.messages import result
+from shuffledp.common.messages.result import ShareTable, ShareTables
+from shuffledp.common.task import spec_forms, view_specs
 from shuffledp.common.task.domain_spec import GROUP_SEPARATOR, AttributeSpec
-from shuffledp.common.task.spec_forms import spec_as
 from shuffledp.common.task.task import Task
-from shuffledp.common.task.view_specs import TableSpec
-from shuffledp.deploy.results.association import Association
+from shuffledp.deploy.results import association
 from shuffledp.deploy.results.distribution_view import bucket_names
 from shuffledp.deploy.results.estimate_table import (
     TOO_FEW_USERS,
@@ -53,14 +48,14 @@ def table_view(estimate: ShareTables, task: Task, most: int, n_users: int | None
     Columns have a row for each value of each attribute, then for each cell of each table of two.
     Associations stand first, if the number of users is known.
     """
-    spec = spec_as(task.mechanism, TableSpec)
+    spec = spec_forms.spec_as(task.mechanism, view_specs.TableSpec)
     titles, names = spec.attribute_names, [*map(names_of, spec.attributes)]
     tables, rows = list[EstimateTable](), list[tuple[str, ...]]()
     for each, own, shares in zip(spec.attributes, names, estimate.attributes, strict=True):
         unit = f" in {each.edges.unit}" if each.edges and each.edges.unit else ""
         tables.append(_table(each.name, each.name + unit, own, shares, most))
         rows += [(each.name, value, "", "") for value in own]
-    found = dict[tuple[int, ...], Association]()
+    found = dict[tuple[int, ...], association.Association]()
     for pair, shares in zip(spec.tables, estimate.tables, strict=True):
         if len(pair) == 1:
             continue
@@ -71,8 +66,9 @@ def table_view(estimate: ShareTables, task: Task, most: int, n_users: int | None
         rows += [(one, a, other, b) for a, b in crossed]
         if n_users is not None:
             margins = [estimate.attributes[each] for each in pair]
-            found[pair] = Association.of(shares, margins, n_users)
-    confidence, figures = simultaneous_confidence(CONFIDENCE, len(rows)), tables[0].columns()
+            found[pair] = association.Association.of(shares, margins, n_users)
+    confidence = result.simultaneous_confidence(result.CONFIDENCE, len(rows))
+    figures = tables[0].columns()
     for table in tables[1:]:
         for name, column in table.columns().items():
             figures[name] = [*figures[name], *column]
@@ -113,13 +109,13 @@ def _table(
         errors=errors,
         shown=range(len(names)) if len(shown) == len(names) else shown,
         more={"standard error": errors.tolist()},
-        given_ends=table.interval(CONFIDENCE),
+        given_ends=table.interval(result.CONFIDENCE),
         listed=listed,
     )
 
 
 def _associations(
-    found: Mapping[tuple[int, ...], Association], titles: Sequence[str], most: int
+    found: Mapping[tuple[int, ...], association.Association], titles: Sequence[str], most: int
 ) -> list[EstimateTable]:
     """Return the table of all pairs' associations, the strongest first; none without pairs."""
     if not found:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -23,9 +24,7 @@ from shuffledp.common.task_digest import TaskDigest
 from shuffledp.deploy.clients.analyzer import OperatorClient
 from shuffledp.deploy.sentinels.sentinel_file import PlantedSentinel, SentinelFile, SentinelState
 from shuffledp.deploy.tasks.value_parser import sample_value
-from shuffledp.deploy.terminal.console import terminal
-from shuffledp.deploy.terminal.escape import escaped
-from shuffledp.deploy.terminal.json_output import print_json
+from shuffledp.deploy.terminal.escape import visible
 from shuffledp.user_agent.clients import Shuffler
 from shuffledp.user_agent.contribution import Contributor
 from shuffledp.user_agent.inclusion_monitor import is_included
@@ -153,26 +152,23 @@ class SentinelRun:
 
 
 def report(
-    sentinels: Sequence[PlantedSentinel], digest: TaskDigest, output: Path, *, json: bool
-) -> None:
-    """Print the number of sentinels in each state, and the reasons of refusals."""
+    sentinels: Sequence[PlantedSentinel], digest: TaskDigest, output: Path
+) -> tuple[dict[str, Any], str]:
+    """Return the number of sentinels in each state, and reasons of refusals, as JSON and text."""
     states = Counter(sent.state for sent in sentinels)
     reasons = Counter(sent.reason for sent in sentinels if sent.state is SentinelState.REFUSED)
     shown = {state.value: states[state] for state in [*SentinelState][1:]}
-    if json:
-        fields = {"task_digest": digest.hex(), "file": str(output), "sentinels": len(sentinels)}
-        print_json(fields | shown | {"reasons": dict(reasons)})
-        return
-    console = terminal()
-    console.print(
+    fields = {"task_digest": digest.hex(), "file": str(output), "sentinels": len(sentinels)}
+    text = (
         f"Of {len(sentinels)} sentinels: {shown['acknowledged']} acknowledged by the shuffler and "
         f"confirmed, {shown['stored']} acknowledged but not confirmed at the analyzer, "
         f"{shown['refused']} refused, {shown['unknown']} without an answer."
     )
     for reason, times in reasons.most_common():
-        console.print(f"Refused {times} times: {escaped(reason)}")
+        text += f"\nRefused {times} times: {visible(reason)}"
     if shown["acknowledged"] + shown["refused"] < len(sentinels):
-        console.print("Run the same command again to resend the others.")
+        text += "\nRun the same command again to resend the others."
+    return fields | shown | {"reasons": dict(reasons)}, text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

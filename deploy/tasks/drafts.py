@@ -29,14 +29,9 @@ _OF_OTHERS: Final = {"shuffler_key": "shuffler", "tokens": "issuer"}
 """Fields that are not in the file, with the party whose key they hold."""
 
 
-def read(
-    path: Path,
-    shuffler_key: bytes = b"",
-    keys: dict[str, Any] | None = None,
-    relay_key: bytes = b"",
-) -> TaskDraft:
+def read(path: Path, keys: dict[str, Any] | None = None) -> TaskDraft:
     """
-    Read a draft from TOML, in which `deadline` is a date-time or a UNIX time.
+    Read a draft without others' keys from TOML; its `deadline` is a date-time or a UNIX time.
 
     `keys` are those of the file if they are already read. Raises TaskError, which names the file
     and the key.
@@ -57,21 +52,21 @@ def read(
     for name in ("dummies", "shuffler"):
         if "law" in tables.get(name, ()):
             raise TaskError(f"{path}: the table [{name}] has a key law; write distribution instead")
-    keys |= _shufflers(tables, relay_key)
+    keys |= _shufflers(tables)
     if isinstance(clusters := tables.get("dummies", {}).get("clusters"), dict):
         keys["dummies"] = {**tables["dummies"], **clusters}
     try:
-        draft: TaskDraft = from_json(TaskDraft, {**keys, "shuffler_key": shuffler_key.hex()})
+        draft: TaskDraft = from_json(TaskDraft, {**keys, "shuffler_key": ""})
     except (TaskError, WireError) as error:  # the file has the noise's keys in a shuffler's table
         message = str(error).replace("shuffler.noise", "shuffler").replace("relay.noise", "relay")
         raise TaskError(f"{path}: {message}") from error
     return draft
 
 
-def _shufflers(tables: Mapping[str, Any], relay_key: bytes) -> dict[str, Any]:
+def _shufflers(tables: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of shufflers, with the keys of their noise in tables of their own."""
     found = dict[str, Any]()
-    for name, given in (("shuffler", {}), ("relay", {"key": relay_key.hex()})):
+    for name, given in (("shuffler", {}), ("relay", {"key": ""})):
         if table := tables.get(name):
             noise = {"distribution": "none", **table}
             own = {key: noise.pop(key) for key in ("keep_weight", "name", "views") if key in table}

@@ -13,8 +13,7 @@ from shuffledp.common.dates import utc
 from shuffledp.common.errors import TaskError
 from shuffledp.common.limits import MAX_UNIX_TIME, unknown_keys
 from shuffledp.common.messages.batch import TaskState, TaskSummary
-from shuffledp.common.runtime.clock import TOLERANCE
-from shuffledp.common.runtime.validation import read_toml
+from shuffledp.common.runtime import clock, validation
 from shuffledp.common.task.draft import TaskDraft
 from shuffledp.common.task.specs import check_int_range
 from shuffledp.deploy.tasks import drafts
@@ -122,16 +121,16 @@ class Series:
 
 def check_same_time(own: float, analyzers: float) -> None:
     """Raise TaskError if the publisher's clock could open a round while the last one collects."""
-    if abs(own - analyzers) > TOLERANCE:
+    if abs(own - analyzers) > clock.TOLERANCE:
         raise TaskError(
             f"this machine's clock says {utc(own)}, the analyzer's {utc(analyzers)}; to publish a "
-            f"round they must agree to {TOLERANCE:.0f} seconds: set the wrong one"
+            f"round they must agree to {clock.TOLERANCE:.0f} seconds: set the wrong one"
         )
 
 
 def read_series(path: Path) -> Series:
     """Read a draft with a table [schedule], a population and no deadline; raise TaskError."""
-    keys = read_toml(path, TaskError, max_bytes=drafts.MAX_DRAFT_BYTES)
+    keys = validation.read_toml(path, TaskError, max_bytes=drafts.MAX_DRAFT_BYTES)
     table = keys.pop("schedule", None)
     if not isinstance(table, dict):
         raise TaskError(f"{path} has no table [schedule] with first, every and rounds")

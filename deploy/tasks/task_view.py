@@ -24,76 +24,40 @@ from shuffledp.deploy.terminal.tables import CLAIM_ROOM_NOTE, print_guarantees
 
 TASK_STATES: Final = {
     TaskState.OPEN: "open: the analyzer has not received a batch",
-    TaskState.OVERDUE: (
-        "overdue: the deadline has passed, and the analyzer has not received the batch: it has "
-        "expired, cannot be delivered, or is on its way"
-    ),
+    TaskState.OVERDUE: "overdue: the deadline has passed, and the analyzer has not received the "
+    "batch: it has expired, cannot be delivered, or is on its way",
     TaskState.STAGED: "staged: the analyzer has the whole batch and is computing the estimate",
     TaskState.RELEASED: "released: print the result with shuffledp result",
     TaskState.UNUSABLE: "unusable: the batch cannot be released; erase it with batch drop",
     TaskState.QUARANTINED: "quarantined: decide with shuffledp batch release, or batch drop",
 }
-_BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
-    BatchState.COLLECTING: (
-        "Collecting",
-        "Users can submit until the batch reaches its target size or the deadline passes.",
-    ),
-    BatchState.CLOSED: (
-        "Closed, being shuffled",
-        "The batch is closed. The shuffler is permuting its reports.",
-    ),
-    BatchState.PERMUTED: (
-        "Shuffled, being delivered",
-        "The reports are permuted and on their way to the {receiver}.",
-    ),
-    BatchState.SENT: (
-        "Sent, being confirmed",
-        "The shuffler sent all reports, and waits for the {receiver} to confirm the batch.",
-    ),
-    BatchState.DELIVERED: (
-        "Delivered, being erased",
-        "The {holder} has all reports. The shuffler is destroying its copies.",
-    ),
-    BatchState.ERASED: (
-        "Delivered and erased",
-        (
-            "The {holder} has all reports. The shuffler destroys the key, then its own copies. "
-            "It may keep hashes of sealed reports for some weeks, for inclusion proofs, and keeps "
-            "the numbers of users and of refused submissions."
-        ),
-    ),
-    BatchState.EXPIRED: (
-        "Expired: nothing was released",
-        (
-            "At the deadline the batch had fewer than n_min users. The shuffler destroys the key, "
-            "then their submissions; it keeps no hashes. It keeps the numbers of users and of "
-            "refused submissions."
-        ),
-    ),
-    BatchState.QUARANTINED: (
-        "Quarantined: nothing was released",
-        (
-            "The {receiver} refused the batch. The shuffler keeps it, sealed, for the operator to "
-            "investigate, until shuffledp batch erase or its end date; the logs of both services "
-            "name the kind of error."
-        ),
-    ),
-    BatchState.DROPPED: (
-        "Dropped: nothing was released",
-        (
-            "The operator dropped the batch, or its end date passed before the {receiver} took it. "
-            "The shuffler destroys the key, then the files."
-        ),
-    ),
-    BatchState.UNCONFIRMED: (
-        "Erased, delivery unconfirmed",
-        (
-            "The operator dropped the batch, or its end date passed, after it was sent and before "
-            "the {receiver} confirmed it. The {receiver} may have all of it, {and_may} release a "
-            "result. The shuffler destroys the key, then the files."
-        ),
-    ),
+_BATCH_STATES: Final[Mapping[BatchState, str]] = {
+    BatchState.COLLECTING: "Collecting. Users can submit until the batch reaches its target size "
+    "or the deadline passes.",
+    BatchState.CLOSED: "Closed, being shuffled. The batch is closed. The shuffler is permuting its "
+    "reports.",
+    BatchState.PERMUTED: "Shuffled, being delivered. The reports are permuted and on their way to "
+    "the {receiver}.",
+    BatchState.SENT: "Sent, being confirmed. The shuffler sent all reports, and waits for the "
+    "{receiver} to confirm the batch.",
+    BatchState.DELIVERED: "Delivered, being erased. The {holder} has all reports. The shuffler is "
+    "destroying its copies.",
+    BatchState.ERASED: "Delivered and erased. The {holder} has all reports. The shuffler destroys "
+    "the key, then its own copies. It may keep hashes of sealed reports for some weeks, for "
+    "inclusion proofs, and keeps the numbers of users and of refused submissions.",
+    BatchState.EXPIRED: "Expired: nothing was released. At the deadline the batch had fewer than "
+    "n_min users. The shuffler destroys the key, then their submissions; it keeps no hashes. It "
+    "keeps the numbers of users and of refused submissions.",
+    BatchState.QUARANTINED: "Quarantined: nothing was released. The {receiver} refused the batch. "
+    "The shuffler keeps it, sealed, for the operator to investigate, until shuffledp batch erase "
+    "or its end date; the logs of both services name the kind of error.",
+    BatchState.DROPPED: "Dropped: nothing was released. The operator dropped the batch, or its end "
+    "date passed before the {receiver} took it. The shuffler destroys the key, then the files.",
+    BatchState.UNCONFIRMED: "Erased, delivery unconfirmed. The operator dropped the batch, or its "
+    "end date passed, after it was sent and before the {receiver} confirmed it. The {receiver} may "
+    "have all of it, {and_may} release a result. The shuffler destroys the key, then the files.",
 }
+"""A headline, and its meaning."""
 DELIVERED: Final = frozenset({BatchState.DELIVERED, BatchState.ERASED})
 LOST: Final = frozenset(
     {BatchState.EXPIRED, BatchState.QUARANTINED, BatchState.DROPPED, BatchState.UNCONFIRMED}
@@ -105,7 +69,7 @@ SENTINELS_INCLUDED: Final = "an operator's sentinels included; n_min must be met
 
 def describe_state(state: BatchState, task: Task | None) -> tuple[str, str]:
     """Return a batch's state and its meaning; the first of two shufflers delivers to the second."""
-    headline, meaning = _BATCH_STATES[state]
+    headline, _, meaning = _BATCH_STATES[state].partition(". ")
     two = task is not None and task.relay is not None
     receiver = "second shuffler" if two else "analyzer"
     holder = receiver if task else "analyzer, or a second shuffler,"

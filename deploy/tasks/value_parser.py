@@ -11,18 +11,10 @@ from shuffledp.common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from shuffledp.common.mechanisms.key_value.pairs import Pairs
 from shuffledp.common.messages.submission import Value, parse_number
 from shuffledp.common.protocols import Kind
-from shuffledp.common.task import specs
-from shuffledp.common.task.domain_spec import (
-    GROUP_SEPARATOR,
-    MAX_GROUPS,
-    AttributeSpec,
-    BreakdownSpec,
-    EdgesSpec,
-)
-from shuffledp.common.task.draft import TableDraft
+from shuffledp.common.task import domain_spec, draft, specs, view_specs
+from shuffledp.common.task.domain_spec import GROUP_SEPARATOR, MAX_GROUPS, AttributeSpec
 from shuffledp.common.task.spec_forms import spec_as
 from shuffledp.common.task.task import Task
-from shuffledp.common.task.view_specs import TableSpec
 
 _SIZES: Final = "the number of values of each attribute, such as 20,20,5"
 _OPEN_VALUES: Final = {
@@ -33,17 +25,17 @@ _OPEN_VALUES: Final = {
 }
 
 
-def parse_breakdown(text: str) -> BreakdownSpec:
+def parse_breakdown(text: str) -> domain_spec.BreakdownSpec:
     """Parse an attribute and its values, such as `country=DE,FR`; raise UsageError if absent."""
     attribute, separator, groups = text.partition("=")
     if not separator:
         raise UsageError("a breakdown is an attribute and its values, such as country=DE,FR")
-    return BreakdownSpec(
+    return domain_spec.BreakdownSpec(
         attribute=attribute.strip(), groups=tuple(group.strip() for group in groups.split(","))
     )
 
 
-def parse_tables(sizes: str, pairs: str = "", *, margins: bool = False) -> TableDraft:
+def parse_tables(sizes: str, pairs: str = "", *, margins: bool = False) -> draft.TableDraft:
     """
     Parse attributes by their numbers of values, such as 20,20,5, and pairs of them, such as 1:2.
 
@@ -65,7 +57,7 @@ def parse_tables(sizes: str, pairs: str = "", *, margins: bool = False) -> Table
     )
     names = [pair.split(":") for pair in pairs.split(",") if pair]
     chosen = tuple(tuple(f"attribute {number}" for number in pair) for pair in names)
-    return TableDraft(attributes=attributes, tables=chosen, margins=margins)
+    return draft.TableDraft(attributes=attributes, tables=chosen, margins=margins)
 
 
 def parse_range(text: str) -> tuple[float, float]:
@@ -93,7 +85,7 @@ def value_of(task: Task, item: int) -> Value:
     return f"{task.breakdown.groups[group]}{GROUP_SEPARATOR}{number!r}"
 
 
-def _middle(edges: EdgesSpec, bucket: int) -> float:
+def _middle(edges: domain_spec.EdgesSpec, bucket: int) -> float:
     return float(edges.edges[bucket : bucket + 2].mean())
 
 
@@ -150,7 +142,7 @@ def _draw_numbers(task: Task, rng: np.random.Generator) -> tuple[float, ...]:
 
 
 def _draw_attributes(task: Task, rng: np.random.Generator) -> str:
-    attributes = spec_as(task.mechanism, TableSpec).attributes
+    attributes = spec_as(task.mechanism, view_specs.TableSpec).attributes
     return value_of_attributes(attributes, [int(rng.integers(0, a.size)) for a in attributes])
 
 
@@ -200,7 +192,7 @@ def _describe_pairs(task: Task) -> str:
 
 
 def _describe_attributes(task: Task) -> str:
-    spec = spec_as(task.mechanism, TableSpec)
+    spec = spec_as(task.mechanism, view_specs.TableSpec)
     shown = ", ".join(f"{each.name} ({each.size:,} values)" for each in spec.attributes)
     return f"{shown}; tables: {len(spec.tables):,}"
 

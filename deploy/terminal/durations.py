@@ -57,9 +57,7 @@ def format_range(soonest: float, latest: float) -> str:
         return "more than a year"
     if latest > _YEAR:
         return f"{format_duration(soonest)} or much more"
-    size, unit = next(
-        (size, unit) for size, unit in _UNITS if latest >= _COARSE * size or unit == "second"
-    )
+    size, unit = next(each for each in _UNITS if latest >= _COARSE * each[0] or each is _UNITS[-1])
     low, high = math.floor(soonest / size), math.ceil(latest / size)
     return _count(high, unit) if low == high else f"{low:,} to {_count(high, unit)}"
 

@@ -87,9 +87,7 @@ def all_or_nothing(folders: Iterable[Path], *patterns: str) -> Generator[None]:
     folders = list(folders)
 
     def contents() -> dict[Path, bytes]:
-        found = (
-            file for folder in folders for pattern in patterns for file in folder.glob(pattern)
-        )
+        found = (file for each in folders for pattern in patterns for file in each.glob(pattern))
         return {file: file.read_bytes() for file in found}
 
     with_parents = {each for folder in folders for each in (folder, *folder.parents)}

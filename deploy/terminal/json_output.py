@@ -40,9 +40,9 @@ def print_json(value: object) -> None:
 
 
 def print_answer(fields: object, shown: str | Callable[[Console], None], *, json: bool) -> None:
-    """Print JSON fields; or, for people, a text or what a function prints."""
+    """Print JSON fields, or what a function returns; for people, a text or what another prints."""
     if json:
-        print_json(fields)
+        print_json(fields() if callable(fields) else fields)
     elif isinstance(shown, str):
         terminal().print(shown, markup=False, soft_wrap=True)
     else:

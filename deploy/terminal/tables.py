@@ -47,11 +47,7 @@ def fit_table(
 
 
 def print_rows(
-    rows: Sequence[Mapping[str, str]],
-    console: Console,
-    texts: Collection[str],
-    *,
-    fixed: int = 1,
+    rows: Sequence[Mapping[str, str]], console: Console, texts: Collection[str], *, fixed: int = 1
 ) -> None:
     """
     Print cells by heading; those under `texts` are aligned left, figures right.

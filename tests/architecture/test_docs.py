@@ -146,7 +146,7 @@ def test_a_draft_on_a_page_becomes_a_task(text: str, tmp_path: Path) -> None:
     file = tmp_path / "draft.toml"
     file.write_text(text, encoding="utf-8")
     recurring = "schedule" in tomllib.loads(text)
-    draft = read_series(file).draft if recurring else drafts.read(file, bytes(32))
+    draft = read_series(file).draft if recurring else drafts.read(file)
     task = task_view.preview(draft, now=SystemClock().now())
 
     assert tomllib.loads(text)["n_min"] == task.n_min

@@ -51,6 +51,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "shuffledp.deploy.clients.local_parties.LocalParties._public_key",
         "shuffledp.deploy.clients.local_parties.LocalParties.start_issuer",
         "shuffledp.deploy.commands.issuer.fetch",
+        "shuffledp.deploy.commands.load._explain",
         "shuffledp.deploy.commands.profile._found_in",
         "shuffledp.deploy.commands.up._ask",
         "shuffledp.deploy.demo.demo.contribute",

@@ -10,8 +10,7 @@ from rich.console import Console
 from shuffledp.common.crypto.signing import SignedTask
 from shuffledp.common.errors import PlanError, SettingsError
 from shuffledp.common.messages.submission import Outcome
-from shuffledp.deploy.load.behaviour import MISBEHAVING
-from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.load.behaviour import MISBEHAVING, LoadPlan
 from shuffledp.deploy.load.report import LoadReport, ProgressBars, as_json
 from shuffledp.deploy.load.run import execute
 from shuffledp.deploy.load.scenario import SHIPPED, Ramp

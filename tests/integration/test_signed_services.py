@@ -9,7 +9,7 @@ from scipy import stats
 
 from shuffledp.common.mechanisms.registry import mechanism_of
 from shuffledp.common.task.task import Task
-from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.load.behaviour import LoadPlan
 from shuffledp.deploy.load.report import ProgressBars
 from shuffledp.deploy.load.run import execute
 from shuffledp.lab.planning.requirements import Requirements

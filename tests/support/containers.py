@@ -230,9 +230,9 @@ def values_of_users(deployment: Deployment, users: int, seed: int) -> list[int]:
         "import json\n"
         "import numpy as np\n"
         "from shuffledp.deploy.datasets.sources import dataset\n"
-        "from shuffledp.deploy.load.behaviour import assign\n"
+        "from shuffledp.deploy.load.behaviour import LoadPlan\n"
         f"rng = np.random.default_rng({seed})\n"
-        f"assign({users}, {{}}, rng)\n"
+        f"LoadPlan(n_users={users}).draw_kinds(rng)\n"
         f"values = dataset('{DATASET}', {users}).draw({users}, rng)\n"
         f"print(json.dumps(np.bincount(values, minlength={ITEMS}).tolist()))"
     )

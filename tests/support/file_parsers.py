@@ -24,8 +24,7 @@ from shuffledp.deploy.commands.options import read_identity, read_shuffler_key
 from shuffledp.deploy.datasets import files
 from shuffledp.deploy.datasets.sample_people import people_of
 from shuffledp.deploy.datasets.sources import dataset
-from shuffledp.deploy.load.behaviour import Behaviour
-from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.load.behaviour import Behaviour, LoadPlan
 from shuffledp.deploy.load.scenario import read_scenario
 from shuffledp.deploy.load.users import SealedUsers, seal
 from shuffledp.deploy.results.decoder import read_candidates
@@ -147,7 +146,7 @@ def _people(path: Path, kind: Kind) -> object:
 
 _FILES: Final[tuple[tuple[Any, ...], ...]] = (
     (
-        *("toml", "draft.toml", lambda path: drafts.read(path, bytes(32))),
+        *("toml", "draft.toml", drafts.read),
         *(drafts.as_toml(one).encode() for one in DRAFTS),
     ),
     ("toml", "series.toml", read_series, _SERIES),

@@ -89,5 +89,5 @@ def month(folder: Path, first_name: str = "Bonn", top: int = 4) -> tuple[Series,
             )
     rounds = series.rounds(tasks, series.deadline(CURRENT) - 1)
     figures: dict[str, Any] = {"estimates": estimates, "counted": dict.fromkeys(estimates, 617)}
-    found = SeriesResults(rounds=rounds, costs=costs, of_shares=True, top=top, **figures)
+    found = SeriesResults(rounds=rounds, costs=costs, top=top, **figures)
     return series, found

@@ -11,8 +11,7 @@ from rich.console import Console
 from shuffledp.common.messages.result import Means
 from shuffledp.common.task.draft import NumberDraft
 from shuffledp.common.task.shuffler_spec import ShufflerSpec
-from shuffledp.deploy.load.behaviour import MISBEHAVING
-from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.load.behaviour import MISBEHAVING, LoadPlan
 from shuffledp.deploy.load.report import ProgressBars
 from shuffledp.deploy.load.run import execute
 from shuffledp.deploy.load.scenario import LoadTarget, Mode

@@ -57,6 +57,7 @@ sdp.plan(9, 1, domain_size=3, coalition_epsilon=1) | coalition_epsilon is for tw
 sdp.simulate([], 1) | values is empty; it must hold a value for each person
 sdp.simulate(["a", None], 1) | values[1] is missing; leave such people out
 sdp.simulate(np.array([1, math.nan]), 1) | values[1] is missing; leave such people out
+sdp.simulate(["a", NA], 1) | values[1] is missing; leave such people out
 sdp.simulate({"x": [1, 2], "y": [1]}, 1, kind="vector") | values has columns of different lengths
 sdp.simulate([1, 2], 1, kind="mean", low=0) | low and high must be given together
 sdp.simulate([1, 2], 1, kind="mean", low=0, high=1) | row 2 of values: a number must lie between 0.0 and 1.0 (people whose values break a rule: 1)
@@ -72,6 +73,16 @@ sdp.read("/dev/null") | /dev/null is not a JSON result of one table; pandas and 
 """  # noqa: E501  # one line for each
 
 
+class _Na:
+    """As pandas' NA, which has no truth value."""
+
+    def __bool__(self) -> bool:
+        raise TypeError
+
+    def __str__(self) -> str:
+        return "<NA>"
+
+
 def _rows(table: str) -> list[list[str]]:
     return [line.split(" | ") for line in table.strip().splitlines()]
 
@@ -81,7 +92,7 @@ def test_a_mistake_is_refused_in_one_sentence(call: str, sentence: str) -> None:
     """Nothing is truncated or started; the error is Python's own, and of the project's family."""
     of_type = call in _OF_TYPE
     with pytest.raises(ArgumentTypeError if of_type else ArgumentError) as refusal:
-        eval(call, {"sdp": sdp, "np": np, "math": math, "AB": _AB, "plan": _plan})  # noqa: S307
+        eval(call, {"sdp": sdp, "np": np, "math": math, "AB": _AB, "plan": _plan, "NA": _Na()})  # noqa: S307
 
     assert sentence == str(refusal.value)
     assert isinstance(refusal.value, TypeError if of_type else ValueError)

@@ -106,7 +106,7 @@ def test_organizations_trust_each_others_authority_for_one_party(tmp_path: Path)
 def test_impossible_requests_are_refused(tmp_path: Path) -> None:
     """No certificate, no authority, unknown party, or a host with a party's name."""
     keys = KeyFolder(tmp_path)
-    with pytest.raises(SettingsError, match="has no certificate; create"):
+    with pytest.raises(SettingsError, match="has no certificate; use"):
         keys.show()
     with pytest.raises(SettingsError, match="has no certificate for any party"):
         keys.renew(None, _NOW)

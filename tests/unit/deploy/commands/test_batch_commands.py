@@ -1,14 +1,11 @@
 """`shuffledp batch` without services: what it prints."""
 
-from functools import partial
-
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from shuffledp.common.crypto.signing import SigningIdentity
-from shuffledp.deploy.commands.batch import show_decision
+from shuffledp.deploy.commands.batch import describe_decision
 from tests.support.ledger_entries import decision_entry, first_entry
-from tests.support.printing import printed
 
 
 @pytest.mark.parametrize("decision", ["release", "drop"])
@@ -19,4 +16,4 @@ def test_a_decision_is_printed_with_its_consequence(
     identity = SigningIdentity(bytes(32))
     entry = decision_entry(identity, first_entry(), decision=decision, note="[junk] " * 20)
 
-    assert snapshot == printed(partial(show_decision, entry), 80)
+    assert snapshot == describe_decision(entry)

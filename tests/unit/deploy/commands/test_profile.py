@@ -52,7 +52,7 @@ def test_init_reads_the_secrets_of_a_compose_project(tmp_path: Path) -> None:
 def test_a_command_takes_its_connection_from_the_profile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The option wins over the environment, which wins over the file; `load` asks none."""
+    """The option wins over the environment and the file; a command that asks none refuses it."""
     profile = tmp_path / "profile.toml"
     profile.write_text('analyzer = "127.0.0.1:1"\nanalyzer_token_file = "none.token"\n')
     command = ("--profile", str(profile), "task", "list")
@@ -66,8 +66,9 @@ def test_a_command_takes_its_connection_from_the_profile(
     for words in ((*command, third), (command[0], command[1], third, "task", "list")):
         with pytest.raises(SettingsError, match=r"^third.token"):
             shown(*words)
-    with pytest.raises(UsageError, match="drop TASK: there is no --shuffler"):
-        shown(command[0], command[1], "load", "local", "ab" * 32)
+    for name, *more in (("load", "local"), ("demo",)):
+        with pytest.raises(UsageError, match=f"^drop --profile: {name} does not use it$"):
+            shown(command[0], command[1], name, *more)
 
 
 def test_a_profile_of_the_environment_is_named_and_read_only_where_it_serves(

@@ -7,13 +7,13 @@ from typing import Final
 import pytest
 from typer.testing import CliRunner
 
-from shuffledp.analyzer.task_builder import complete
 from shuffledp.common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
 from shuffledp.common.crypto.signing import KeyUse
 from shuffledp.common.errors import SettingsError, UsageError, WireError
 from shuffledp.common.runtime.access import OperatorToken
 from shuffledp.deploy.cli import app
 from shuffledp.deploy.tasks.drafts import as_toml, read
+from shuffledp.deploy.tasks.task_view import preview
 from tests.support.chains import RELAY, chain
 from tests.support.command_line import shown, shown_json
 from tests.support.keys import signed_key
@@ -56,8 +56,7 @@ def test_a_dry_run_prints_the_guarantee_against_each_coalition(draft_file: Path)
     for coalition in ("analyzer+users", "analyzer+skippers", "shuffler+analyzer", "network"):
         assert coalition in text
     assert "the population's remaining budget" in text
-    key = HpkePrivateKey.generate(DEFAULT_SUITE).public_key().raw
-    task = complete(read(draft_file, key), analyzer_key=key, nonce=bytes(32))
+    task = preview(read(draft_file), now=0.0)
     assert task.central_epsilon == found["task"]["central_epsilon"]
     [claimed] = [row for row in found["guarantees"] if row["coalition"] == "analyzer+users"]
     assert claimed["epsilon"] <= task.central_epsilon

@@ -8,8 +8,7 @@ from scipy import stats
 
 from shuffledp.common.errors import PlanError
 from shuffledp.common.task.task import Task
-from shuffledp.deploy.load.behaviour import Behaviour, Tally, assign
-from shuffledp.deploy.load.plan import LoadPlan, arrivals
+from shuffledp.deploy.load.behaviour import Behaviour, LoadPlan, Tally, arrivals
 from shuffledp.deploy.load.scenario import LoadTarget, Ramp
 from shuffledp.deploy.load.target import load_draft, unpublished
 from shuffledp.deploy.tasks.drafts import as_toml, read
@@ -43,12 +42,11 @@ def test_a_ramp_climbs_evenly() -> None:
 def test_behaviours_are_dealt_to_the_nearest_number_and_the_last_user_is_honest() -> None:
     """The last user closes the batch, after which a repeat would be answered `closed`."""
     for seed in range(50):
-        kinds = assign(20, {Behaviour.FLOODING: 0.9}, np.random.default_rng(seed))
-
+        kinds = LoadPlan(n_users=20, shares={Behaviour.FLOODING: 0.9}, seed=seed).draw_kinds()
         assert 18 == np.count_nonzero(kinds == Behaviour.FLOODING)
         assert Behaviour.HONEST == kinds[-1]
     with pytest.raises(PlanError, match="at least one must be honest"):
-        assign(1, {Behaviour.FLOODING: 0.9}, np.random.default_rng(1))
+        LoadPlan(n_users=1, shares={Behaviour.FLOODING: 0.9}).draw_kinds()
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,7 @@ from shuffledp.common.runtime.metrics import OF_ALL, Metrics, MetricsServer
 from shuffledp.deploy.clients.analyzer import OperatorClient
 from shuffledp.deploy.clients.shuffler import ShufflerClient
 from shuffledp.deploy.commands.load import print_report
-from shuffledp.deploy.load.behaviour import Behaviour
-from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.load.behaviour import Behaviour, LoadPlan
 from shuffledp.deploy.load.report import LoadReport, ProgressBars, as_json, show
 from shuffledp.deploy.load.run import _answer, run
 from shuffledp.deploy.load.scenario import Ramp

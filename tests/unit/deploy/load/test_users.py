@@ -15,8 +15,7 @@ from shuffledp.common.mechanisms.registry import mechanism_of
 from shuffledp.common.messages.submission import split_submission
 from shuffledp.common.task.domain_spec import EdgesSpec
 from shuffledp.deploy.datasets.sources import dataset
-from shuffledp.deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour
-from shuffledp.deploy.load.plan import LoadPlan
+from shuffledp.deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, LoadPlan
 from shuffledp.deploy.load.users import SealedUsers, draw_values, seal
 from tests.support.kind_tasks import kind_task
 from tests.support.protocol_tasks import protocol_task

@@ -28,7 +28,6 @@ from shuffledp.common.task.canonical import to_json
 from shuffledp.common.task.draft import PairDraft, TableDraft, TextDraft
 from shuffledp.common.task.task import Task
 from shuffledp.common.task_digest import TaskDigest
-from shuffledp.deploy.pages import heat_map
 from shuffledp.deploy.pages import result_page as module
 from shuffledp.deploy.pages.page import fragment, macros
 from shuffledp.deploy.pages.result_page import histogram_data, plotted, releases_page, result_page
@@ -249,7 +248,7 @@ def test_a_page_holds_every_table_that_fits(
     most: int, held: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table that is too large leaves room for smaller ones, and a notice counts them."""
-    monkeypatch.setattr(heat_map, "MAX_CELLS", most)
+    monkeypatch.setattr(module, "MAX_CELLS", most)
     page = _of_tables()
 
     assert ("point at one" in page) == (held > 0)

@@ -65,7 +65,7 @@ def _drifting(seed: int) -> tuple[SeriesResults, Figures]:
     costs = {number: first_entry(n_users=10**6) for number in estimates}
     given: dict[str, Any] = {"rounds": (), "estimates": estimates, "costs": costs, "top": 10}
     given["counted"] = dict.fromkeys(estimates, 10**6)
-    return SeriesResults(of_shares=True, people="same", **given), truth
+    return SeriesResults(people="same", **given), truth
 
 
 def test_a_series_is_shown_with_its_gaps(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ deadline = 2033-05-18T03:33:20Z
 def _read(tmp_path: Path, text: str) -> TaskDraft:
     file = tmp_path / "draft.toml"
     file.write_text(text, encoding="utf-8")
-    return draft_file.read(file, bytes(32))
+    return draft_file.read(file)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_mistake_in_a_draft_is_named(
     with pytest.raises(TaskError, match=message):
         _read(tmp_path, _GOOD.replace(*change))
     with pytest.raises(TaskError, match="cannot be read"):
-        draft_file.read(tmp_path / "none.toml", bytes(32))
+        draft_file.read(tmp_path / "none.toml")
 
 
 _CLUSTERS: Final = """
@@ -133,13 +133,13 @@ def test_a_draft_with_two_shufflers_is_read_back_as_it_was_written(tmp_path: Pat
     file = tmp_path / "draft.toml"
     good = _GOOD.replace("od-hp", "sbin") + _CHAIN
     file.write_text(good)
-    draft = draft_file.read(file, bytes(32), relay_key=b"relay")
+    draft = draft_file.read(file)
 
-    relay = RelayDraft(name="second.example", key=b"relay", noise=BinomialNoise(trials=200))
+    relay = RelayDraft(name="second.example", key=b"", noise=BinomialNoise(trials=200))
     assert relay == draft.relay
     assert ("first.example", 300) == (draft.shuffler_name, draft.shuffler.noise.most)
     file.write_text(draft_file.as_toml(draft))
-    assert draft == draft_file.read(file, bytes(32), relay_key=b"relay")
+    assert draft == draft_file.read(file)
     for change, message in (
         (("trials = 200", "trials = 200\nkey = '00'"), "unknown key of relay: key"),
         (('name = "second.example"', ""), "missing key of relay: name"),
@@ -147,7 +147,7 @@ def test_a_draft_with_two_shufflers_is_read_back_as_it_was_written(tmp_path: Pat
     ):
         file.write_text(good.replace(*change))
         with pytest.raises(TaskError, match=message):
-            draft_file.read(file, bytes(32))
+            draft_file.read(file)
 
 
 def test_a_unit_beyond_ascii_is_read_back(tmp_path: Path) -> None:

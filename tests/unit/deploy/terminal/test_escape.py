@@ -13,7 +13,7 @@ from shuffledp.common.messages.batch import TaskState
 from shuffledp.common.messages.ledger_entry import verify
 from shuffledp.common.messages.result import Result
 from shuffledp.common.task_digest import TaskDigest
-from shuffledp.deploy.commands.batch import show_decision
+from shuffledp.deploy.commands.batch import describe_decision
 from shuffledp.deploy.commands.person import show_receipt
 from shuffledp.deploy.results.estimate_table import ResultView
 from shuffledp.deploy.results.ledger import LedgerView
@@ -81,7 +81,7 @@ _PRINTED: Final[dict[str, tuple[Callable[[Console], None], int]]] = {
     "task": (lambda to: task_view.print_state(_SUMMARY.task_digest, _TASK, _SUMMARY, to), 1),
     "list of tasks": (lambda to: task_view.print_list([_SUMMARY], to), 2),
     "ledger": (LedgerView([_ENTRY, _DECISION], verify([_ENTRY, _DECISION])).show, 3),
-    "decision": (lambda to: show_decision(_DECISION, to), 2),
+    "decision": (lambda to: to.print(describe_decision(_DECISION), markup=False), 2),
     "budgets": (lambda to: population_budgets.show([spent_budgets(_HOSTILE)], to), 1),
 }
 """How each is printed, and how often the text occurs in it."""
@@ -97,16 +97,14 @@ def test_untrusted_text_steers_no_terminal(name: str) -> None:
     assert not set("\x1b\x07\u202e") & set(text)
 
 
-def test_a_shufflers_reason_for_a_refusal_steers_no_terminal(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_shufflers_reason_for_a_refusal_steers_no_terminal() -> None:
     """The text is the shuffler's own."""
     refused = PlantedSentinel(
         envelope=b"", leaves=b"", state=SentinelState.REFUSED, reason=_HOSTILE
     )
-    report([refused], TaskDigest(bytes(32)), Path("sentinels"), json=False)
+    _, text = report([refused], TaskDigest(bytes(32)), Path("sentinels"))
 
-    assert f"Refused 1 times: {_READABLE}" in capsys.readouterr().out
+    assert f"Refused 1 times: {_READABLE}" in text
 
 
 def test_the_name_of_a_data_file_steers_no_terminal(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from shuffledp.deploy.tasks.value_parser import parse_tables
 from shuffledp.lab.planning import plan_view
 from shuffledp.lab.planning.central_gaussian import gaussian_error, tables_square
 from shuffledp.lab.planning.planner import plan
-from shuffledp.lab.planning.requirements import RELAY_KEY, UNUSED_KEY, Requirements
+from shuffledp.lab.planning.requirements import Requirements
 from tests.support.requirements import designed
 
 
@@ -98,7 +98,7 @@ def test_the_draft_of_a_plan_becomes_the_planned_task(
     found = plan(target)
     file = tmp_path / "draft.toml"
     file.write_text(plan_view.draft(found, SystemClock().now()), encoding="utf-8")
-    read = drafts.read(file, UNUSED_KEY, relay_key=RELAY_KEY if target.shufflers > 1 else b"")
+    read = drafts.read(file)
     task = task_view.preview(read, now=SystemClock().now())
 
     assert found.best.task.views == task.views

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import pytest
 
-from shuffledp.analyzer.task_builder import complete
 from shuffledp.common.accounting.guarantees import claimed_guarantee
 from shuffledp.common.errors import PlanError, ShuffleDpError, UsageError
 from shuffledp.common.messages.guarantee import rounded_up
@@ -20,6 +19,7 @@ from shuffledp.common.protocols import Kind
 from shuffledp.common.task.draft import NumberDraft, PairDraft
 from shuffledp.common.task.task import Task
 from shuffledp.deploy.tasks import drafts as draft_file
+from shuffledp.deploy.tasks.task_view import preview
 from shuffledp.deploy.terminal.json_output import dumps
 from shuffledp.lab.planning.central_gaussian import gaussian_mse
 from shuffledp.lab.planning.plan_view import default_local_cap, draft, least_sentence, show, to_json
@@ -43,7 +43,6 @@ _TWO: Final = {
 }
 """Requirements of a plan with two shufflers, whose plan with one is quick."""
 _NOW: Final = 1_900_000_000.5
-_KEY: Final = bytes(31) + b"\x09"
 _FIELDS: Final[dict[Kind, dict[str, Any]]] = {
     "string": {},
     "open": {},
@@ -176,8 +175,7 @@ def test_no_local_noise_is_text_in_json_and_inf_in_toml() -> None:
 def _task(found: Plan, folder: Path) -> Task:
     """Return the analyzer's task for a plan's draft."""
     (folder / "draft.toml").write_text(draft(found, _NOW), encoding="utf-8")
-    read = draft_file.read(folder / "draft.toml", _KEY, relay_key=bytes(31) + b"\x07")
-    return complete(read, analyzer_key=_KEY, nonce=bytes(32))
+    return preview(draft_file.read(folder / "draft.toml"), now=0.0)
 
 
 @pytest.mark.slow
@@ -327,7 +325,7 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
     more = _text(*_ITEMS, "--messages-cap", "1", "--local-cap", "8")
     quiet = _text(*_ITEMS, *_QUICK, "--n-min", "40000", "--head", "0.1")
     few = _text("--users", "50", "--domain-size", "9", "--central-epsilon", "0.001", *_QUICK)
-    target = draft_file.read(file, bytes(32))
+    target = draft_file.read(file)
 
     assert "murs" == target.protocol
     assert target.local_epsilon == pytest.approx(4.0)
@@ -426,7 +424,7 @@ def test_the_command_prints_json_alone(tmp_path: Path) -> None:
     options = ("--low", "0", "--high", "24", "--local-cap", "0.75", "--population", "staff")
     quick = (*_MEAN[:-1], "30")  # every local epsilon meets the target
     fields = shown_json("plan", *quick, *options, "--output", str(file))
-    read = draft_file.read(file, _KEY)
+    read = draft_file.read(file)
 
     assert (fields["protocol"], "staff") == (read.protocol, read.population)
     assert NumberDraft(low=0.0, high=24.0) == read.numbers
