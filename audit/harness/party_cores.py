@@ -23,15 +23,9 @@ from shuffledp.common.crypto.hpke_pool import HpkePool
 from shuffledp.common.crypto.key_ring import DAY, Schedule
 from shuffledp.common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from shuffledp.common.errors import PeerError
+from shuffledp.common.messages import inclusion_proof
 from shuffledp.common.messages.batch import BatchManifest, BatchPart
-from shuffledp.common.messages.inclusion_proof import (
-    HASH_BYTES,
-    SALT_BYTES,
-    BatchCommitment,
-    InclusionProof,
-    leaves_of,
-    tree_over,
-)
+from shuffledp.common.messages.inclusion_proof import SALT_BYTES, BatchCommitment, InclusionProof
 from shuffledp.common.runtime.blocks import FolderBlocks, StagedBlocks
 from shuffledp.common.runtime.key_store import KeyStore
 from shuffledp.common.runtime.metrics import ProcessMetrics
@@ -224,8 +218,9 @@ class Recipient:
         self.delivered.append((self.begun, blob))
         if self.lose_answers:
             raise PeerError("the answer was lost")
-        leaves, salt = leaves_of(blob, len(blob) // self.begun.n_reports), bytes(SALT_BYTES)
-        tree, _ = tree_over(leaves[HASH_BYTES * self.forget :], salt)
+        leaves = inclusion_proof.leaves_of(blob, len(blob) // self.begun.n_reports)
+        kept, salt = leaves[inclusion_proof.HASH_BYTES * self.forget :], bytes(SALT_BYTES)
+        tree, _ = inclusion_proof.tree_over(kept, salt)
         return BatchCommitment.sign(self.identity, digest, self.begun.batch_id, tree, salt)
 
 
