@@ -99,9 +99,7 @@ class IssuanceStore(Database):
             )
 
     async def settle(
-        self,
-        calls: Sequence[Sequence[Wanted]],
-        sign: Callable[[Sequence[Wanted]], Sequence[bytes]],
+        self, calls: Sequence[Sequence[Wanted]], sign: Callable[[Sequence[Wanted]], Sequence[bytes]]
     ) -> list[Settled]:
         """
         Return the stored signature of each request of several calls; sign and store the missing.

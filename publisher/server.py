@@ -19,10 +19,7 @@ async def start(settings: PublisherSettings) -> HttpServer:
     services = [url for url in (settings.shuffler, settings.issuer) if url is not None]
     certificate = _certificate(settings)
     page = Page(
-        settings.bundle or _BUNDLE,
-        settings.constants(),
-        services,
-        has_tls=certificate is not None,
+        settings.bundle or _BUNDLE, settings.constants(), services, has_tls=certificate is not None
     )
     server = HttpServer(page, settings.listen, certificate, hosts=settings.accepted_hosts())
     server.start()

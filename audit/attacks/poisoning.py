@@ -345,10 +345,7 @@ def _move(_attack: Poisoning, subject: AuditSubject, rng: Generator) -> Rows:
     fakes = subject.ports.tally(mechanism, np.repeat(report, number * n_fakes))
     before, after = (
         float(n * mechanism.moments(cells, mixture_of(task, n, counted=int(cells.sum()))).means[0])
-        for n, cells in (
-            (_MIN_USERS, honest.cells),
-            (_MIN_USERS + n_fakes, honest.cells + fakes),
-        )
+        for n, cells in ((_MIN_USERS, honest.cells), (_MIN_USERS + n_fakes, honest.cells + fakes))
     )
     expected, measured = number * weight, (after - before) / n_fakes
     moves = math.isclose(measured, expected, rel_tol=_REL_TOL)

@@ -243,10 +243,7 @@ def run_shuffler_dummies(subject: AuditSubject, rng: Generator) -> Rows:
     """Run the n-1 attack by a shuffler that knows its dummies, the result and all other reports."""
     for design, protocol, local_epsilon in _SHUFFLER_MADE:
         other = _other_design(
-            subject,
-            shuffler=_GEOMETRIC,
-            protocol=protocol,
-            local_epsilon=local_epsilon,
+            subject, shuffler=_GEOMETRIC, protocol=protocol, local_epsilon=local_epsilon
         )
         [row] = run_n_minus_one(other, rng)
         row = replace(

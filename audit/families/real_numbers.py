@@ -193,8 +193,7 @@ class RandomizedPairs(RangeFamily[PrivKv]):
 
 FAMILIES: Final[Families] = {
     **dict.fromkeys(
-        (Laplace, Duchi, Piecewise, Hybrid, Harmony, MeanEst, MultiHm, MultiRphm),
-        RandomizedNumbers,
+        (Laplace, Duchi, Piecewise, Hybrid, Harmony, MeanEst, MultiHm, MultiRphm), RandomizedNumbers
     ),
     PrivKv: RandomizedPairs,
 }

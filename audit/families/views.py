@@ -153,8 +153,4 @@ class CellPerTable(ViewFamily[Tables]):
         return gain
 
 
-FAMILIES: Final[Families] = {
-    Hierarchy: NodePerLevel,
-    Digits: DigitPerView,
-    Tables: CellPerTable,
-}
+FAMILIES: Final[Families] = {Hierarchy: NodePerLevel, Digits: DigitPerView, Tables: CellPerTable}

@@ -9,14 +9,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from shuffledp.audit.finding import (
-    HEADINGS,
-    LIMITS,
-    PASSING,
-    VERDICT_DESCRIPTIONS,
-    Finding,
-    failed,
-)
+from shuffledp.audit.finding import HEADINGS, LIMITS, PASSING, VERDICT_DESCRIPTIONS, Finding, failed
 from shuffledp.audit.report.audit_report import AuditReport, SelfTestResult, changes
 from shuffledp.audit.statistics import FAMILY_LEVEL, TEST_LEVEL
 from shuffledp.common.messages.guarantee import claimed, rounded_down, rounded_up
