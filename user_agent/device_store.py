@@ -199,8 +199,8 @@ class DeviceStore(Database):
             lost = [("", b"", b"", *astuple(everything)[:_CHARGED])]
         if lost and not confirmed:
             raise SettingsError(
-                f"the counter of charges, {charge_counter.FILE}, does not fit this device's store, as "
-                "after a restore: what was charged since the backup counts as spent or, if the "
+                f"the counter of charges, {charge_counter.FILE}, does not fit this device's store, "
+                "as after a restore: what was charged since the backup counts as spent or, if the "
                 "counter is lost, every cap as spent wholly. To go on: shuffledp keys "
                 "confirm-restore STATE_DIRECTORY"
             )
