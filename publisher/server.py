@@ -30,10 +30,8 @@ async def start(settings: PublisherSettings) -> HttpServer:
 
 def _certificate(settings: PublisherSettings) -> ServerCertificate | None:
     """Return the certificate in the settings; None for plaintext."""
-    clock, files = (
-        SystemClock(),
-        TlsFiles(certificate=settings.tls_certificate, key=settings.tls_key),
-    )
+    clock = SystemClock()
+    files = TlsFiles(certificate=settings.tls_certificate, key=settings.tls_key)
     if settings.tls_directory is not None:
         files = development_files(settings.tls_directory, "publisher", clock)
     if files.certificate is None or files.key is None:

@@ -90,7 +90,10 @@ class _Items(Encoder):
         if self._edges is not None:
             value = _bucket(value, self._edges)
         elif isinstance(value, str):
-            value = self._item(value, self._labels[first : first + size], size)
+            labels: Sequence[str] = self._labels[first : first + size]
+            if self._breakdown:
+                labels = [label.partition(GROUP_SEPARATOR)[2] for label in labels]
+            value = submission.parse_item(value, submission.label_numbers(labels), size)
         if not isinstance(value, int):
             _refuse("categorical", value)
         check_value(value, size)  # before numpy, which cannot hold every int
@@ -116,11 +119,6 @@ class _Items(Encoder):
             )
         rest = text[len(found[0]) :].lstrip().removeprefix("/")
         return rest.strip(), groups.index(found[0]) * self._group_size
-
-    def _item(self, text: str, labels: Sequence[str], size: int) -> int:
-        if self._breakdown:
-            labels = [label.partition(GROUP_SEPARATOR)[2] for label in labels]
-        return submission.parse_item(text, submission.label_numbers(labels), size)
 
 
 def _bucket(value: Value, edges: EdgesSpec) -> int:

@@ -215,7 +215,12 @@ class Agent:
                 if error.status != errors.CredentialError.status:
                     await self.store.mark_refused(saved)
                 raise
-            self._verify(saved.task_digest, saved.envelope, receipt)
+            signer, digest = self.policy.shuffler_identity, saved.task_digest
+            if not is_valid_receipt(signer, digest, saved.envelope, receipt):
+                logs.event("receipt does not verify", {"task_digest": digest.hex()}, level="ERROR")
+                raise errors.PeerError(
+                    "the receipt is not signed by the pinned shuffler identity (shuffler_identity)"
+                )
             await self.store.mark_arrived(saved, receipt)
             return True
 
@@ -244,13 +249,6 @@ class Agent:
     def _lock_of(self, saved: SavedSubmission) -> asyncio.Lock:
         """Return the lock that serializes an answer's submissions; it exists only while in use."""
         return self._under_way.setdefault((saved.person, saved.task_digest), asyncio.Lock())
-
-    def _verify(self, digest: TaskDigest, envelope: bytes, receipt: bytes) -> None:
-        if not is_valid_receipt(self.policy.shuffler_identity, digest, envelope, receipt):
-            logs.event("receipt does not verify", {"task_digest": digest.hex()}, level="ERROR")
-            raise errors.PeerError(
-                "the receipt is not signed by the pinned shuffler identity (shuffler_identity)"
-            )
 
     async def resend_pending(self) -> None:
         """Resend each pending answer that no call is submitting; log failures, and continue."""

@@ -169,18 +169,13 @@ def random_report(
     )
 
 
-FirstReport = Callable[
-    [AuditSubject, Leverage, Items, int, Generator], tuple[Reports, float, float]
-]
-"""Returns reports, and their mean weights for the targets and for all items."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poisoning:
     """One kind of poisoning by fake users; called as the check of a scenario."""
 
-    first: FirstReport | None = None
-    """Draws the first report of each fake user; None: it is crafted."""
+    first: Callable[..., tuple[Reports, float, float]] | None = None
+    """Draws the first report of each fake user, and returns them and their mean weights for the
+    targets and for all items, as `answer` does; None: it is crafted."""
     sentence: str
     """In it, `{answers}` becomes the number of honest answers that raise the targets as much as one
     fake user."""

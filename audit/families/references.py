@@ -12,7 +12,7 @@ from scipy import stats
 from shuffledp.audit.families.family import Families, Family, ItemFamily, NotCoveredError
 from shuffledp.common.mechanisms.base import Vector
 from shuffledp.common.mechanisms.registry import randomizer_of
-from shuffledp.common.task.shuffler_spec import RATIO_SUM, GeometricNoise, ItemNoise
+from shuffledp.common.task.shuffler_spec import ItemNoise
 from shuffledp.common.task.task import Task
 
 _FOLDER: Final = Path(__file__).parent
@@ -30,19 +30,12 @@ def family_of(task: Task) -> Family[Any]:
     return FAMILIES.get(type(mechanism), ItemFamily)(task, mechanism)
 
 
-def _geometric(noise: GeometricNoise) -> Vector:
-    steps = np.arange(noise.most + 1) - noise.peak
-    left, right = noise.left_weight / RATIO_SUM, noise.right_weight / RATIO_SUM
-    weights = np.where(steps < 0, left ** np.abs(steps), right ** np.abs(steps))
-    return np.asarray(weights / weights.sum())
-
-
 _CHANCES: Final[Mapping[str, Callable[[Any], Vector]]] = {
     "none": lambda _: np.ones(1),
     "binomial": lambda noise: stats.binom.pmf(np.arange(noise.most + 1), noise.trials, 0.5),
-    "geometric": _geometric,
+    "geometric": lambda noise: noise.probabilities(),
 }
-"""The references, by the distribution of the dummies."""
+"""The references, by the distribution of the dummies; the accountant uses the geometric one."""
 
 
 def noise_chances(noise: ItemNoise) -> Vector:

@@ -138,24 +138,21 @@ def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
         dummies = ViewDummies.averaging(mean, hierarchy_sizes(size, min(buckets, size)))
     elif task.protocol_row.hashes:
         buckets = min(task.item_mechanism.buckets, _MAX_BUCKETS)
+    kept = ("protocol", "local_epsilon", "assumed_honest_fraction", "suite")
     return TaskDraft(
-        protocol=task.protocol,
+        **{name: getattr(task, name) for name in kept},
         domain_size=size,
         labels=task.labels[:size],
         buckets=buckets,
         edges=edges,
-        local_epsilon=task.local_epsilon,
         delta=_DELTA,
         dummies=dummies,
         shuffler=dataclasses.replace(task.hop(0).by_view[0], noise=noises[0]),
         shuffler_name=task.shufflers[0].name,
         relay=relay,
-        assumed_honest_fraction=task.assumed_honest_fraction,
         n_min=n_min,
         target_size=100 * n_min,
         deadline=FAR_FUTURE,
         shuffler_key=key,
         budget_epsilon=_MAX_EPSILON,
-        budget_delta=_DELTA,
-        suite=task.suite,
     )
