@@ -38,6 +38,7 @@ from shuffledp.common.task.task import NONCE_BYTES
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.deploy.tasks.value_parser import value_of
 from shuffledp.shuffler.delivery_client import ReceivingParty
+from shuffledp.user_agent.clients import Shuffler
 from shuffledp.user_agent.contribution import Contributor
 
 Layers = list[bytes]
@@ -62,7 +63,7 @@ class Seen(NamedTuple):
     """Deliveries that the honest shuffler refused."""
 
 
-class ChainRun:
+class ChainRun(Shuffler):
     """
     A published task with two shufflers, and the sealed layers of its users, the victim first.
 
@@ -223,12 +224,10 @@ class ChainRun:
             await device.check(4)
         return self._asked
 
-    async def fetch_task(self, _: TaskDigest) -> SignedTask:
-        """Return the task."""
+    async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         return self.signed
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Acknowledge an envelope."""
         return signing.sign_receipt(self.first, digest, envelope)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:

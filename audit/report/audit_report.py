@@ -311,3 +311,14 @@ def as_json(report: AuditReport) -> dict[str, Any]:
         **{name: getattr(report, name) for name in names},
         "weakest_coalition": report.weakest.coalition,
     }
+
+
+def self_test_json(result: SelfTestResult) -> dict[str, Any]:
+    """Return the fields of a self-test's result."""
+    return {
+        "scenario": result.scenario.name,
+        "weakness": result.scenario.weakness.sentence,
+        "applies": result.applies,
+        "rang": result.detected,
+        "said": [row.sentence for row in failed(result.weakened)],
+    }

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from shuffledp.audit.finding import HEADINGS, LIMITS, PASSING, VERDICT_DESCRIPTIONS, Finding, failed
 from shuffledp.audit.report.audit_report import AuditReport, SelfTestResult, changes
+from shuffledp.audit.scenario import Scenario
 from shuffledp.audit.statistics import FAMILY_LEVEL, TEST_LEVEL
 from shuffledp.common.messages.guarantee import claimed, rounded_down, rounded_up
 from shuffledp.deploy.pages import figures
@@ -251,3 +252,11 @@ def show_self_tests(results: Sequence[SelfTestResult], console: Console) -> None
     n_failed = sum(not result.passed for result in results)
     verdict = f"{n_failed} FAILED THE SELF-TEST" if n_failed else "every weakness was detected"
     console.print(f"Scenarios run with a weakness: {len(results)}; {verdict}.")
+
+
+def show_names(scenarios: Sequence[Scenario], console: Console) -> None:
+    """Print the scenarios, each with its title and the weakness of its self-test."""
+    table = Table.grid("name", "title", padding=(0, 2, 0, 0))
+    for scenario in scenarios:
+        table.add_row(scenario.name, f"{scenario.title}\nself-test: {scenario.weakness.sentence}")
+    console.print(table)
