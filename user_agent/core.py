@@ -25,7 +25,7 @@ from shuffledp.common.runtime.clock import Clock, repeat
 from shuffledp.common.task.task import Task
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.common.transparency.log import LogEvidence
-from shuffledp.user_agent.clients import Issuer, Shuffler, request_token
+from shuffledp.user_agent.clients import Issuer, Shuffler
 from shuffledp.user_agent.contribution import Contributor
 from shuffledp.user_agent.credentials import CredentialFile, PersonalSecrets
 from shuffledp.user_agent.device_store import DeviceStore, SavedSubmission, SubmissionState
@@ -238,11 +238,12 @@ class Agent:
             )
         credential = self.credentials.of(saved.person)
         try:
-            token = await request_token(self.issuer, kept, credential)
+            signature = await self.issuer.issue(kept.key.key_id, kept.blinded(), credential)
         except errors.PeerRefusalError as error:
             if error.status not in _PASSING_REFUSALS:
                 await self.store.mark_refused(saved)
             raise
+        token = kept.finalize(signature)
         await self.store.keep_token(saved, token)
         return token
 

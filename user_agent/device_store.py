@@ -156,10 +156,6 @@ class SavedSubmission:
         return (self.person, self.task_digest, self.envelope_hash, *astuple(self.claim)[:_CHARGED])
 
 
-CapCheck = Callable[[Sequence[Claim], Claim], None]
-"""Raises an error if a person's earlier claims together with a new one exceed a cap."""
-
-
 class DeviceStore(Database):
     """Stores submissions, their costs and their evidence, durably; `run` is for `task_log`."""
 
@@ -246,7 +242,7 @@ class DeviceStore(Database):
         person: str,
         digest: TaskDigest,
         claim: Claim,
-        check: CapCheck,
+        check: Callable[[Sequence[Claim], Claim], None],
         prepare: Callable[[], PreparedSubmission],
         *,
         pending: PendingToken | None = None,
@@ -254,7 +250,8 @@ class DeviceStore(Database):
         """
         Check a person's total cost, prepare an answer, and save it, in one transaction.
 
-        With the answer its pending token is saved, if the task requires tokens.
+        `check` gets the person's earlier claims and the new one, and raises an error if they exceed
+        a cap. With the answer its pending token is saved, if the task requires tokens.
 
         Two concurrent answers therefore cannot both pass a cap. `check` and `prepare` run in the
         database's thread; if one of them raises, the error propagates and nothing is charged. If

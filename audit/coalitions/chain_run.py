@@ -111,10 +111,9 @@ class ChainRun(Shuffler):
 
     async def behind_relay(self, *deliveries: Layers) -> Seen:
         """Deliver layers to an honest relay, several times, as a dishonest first shuffler."""
-        receiver, key = Recipient(self.signed, self.analyzer), self._opens_layers
-        relay = party_cores.InProcessRelay(
-            self._folder(), analyzer=receiver, identity=self.second, key=key, **self._common
-        )
+        folder, receiver = Path(mkdtemp(dir=self.path)), Recipient(self.signed, self.analyzer)
+        own: Any = {"identity": self.second, "key": self._opens_layers, **self._common}
+        relay = party_cores.InProcessRelay(folder, analyzer=receiver, **own)
         await relay.start()
         filling = self.sealed(self.task.hop(0).expected_dummies)
 
@@ -137,7 +136,7 @@ class ChainRun(Shuffler):
         identity, receiver = self.second.public_identity(), Recipient(self.signed, self.second)
         receiver.forget = forget
         shuffler = party_cores.InProcessShuffler(
-            self._folder(),
+            Path(mkdtemp(dir=self.path)),
             analyzer=Recipient(self.signed, self.analyzer),
             identity=self.first,
             key=self._opens_envelopes,
@@ -154,9 +153,6 @@ class ChainRun(Shuffler):
 
         sent = [partial(deliver, number) for number in range(aborts + 1)]
         return self._seen(0, receiver, self.layers, await self._run(shuffler, sent))
-
-    def _folder(self) -> Path:
-        return Path(mkdtemp(dir=self.path))
 
     async def _run(
         self,
