@@ -189,8 +189,8 @@ def show_report(report: AuditReport, console: Console) -> None:
     if math.isfinite(epsilon := weakest.epsilon):
         claim = f"epsilon {rounded_up(epsilon)} at delta {rounded_up(weakest.delta)}"
     show_line(f"Weakest point: {escaped(weakest.coalition)}, {claim}.")
-    for change in changes(report):
-        show_line(f"* {escaped(change.action)}.")
+    for action in changes(report).values():
+        show_line(f"* {escaped(action)}.")
     if report.idle:
         show_line(f"Nothing to run on this task: {', '.join(report.idle)}.")
     if report.other_kinds:
