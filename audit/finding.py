@@ -22,14 +22,7 @@ from shuffledp.audit import statistics
 from shuffledp.common.messages.guarantee import Guarantee, rounded_down
 
 Heading = Literal["anonymity", "correctness", "sender disruption", "server disruption"]
-
-HEADINGS: Final[Mapping[Heading, str]] = {
-    "anonymity": "What a coalition learns about one person.",
-    "correctness": "Whether the code's random draws, counts and guarantees are as stated.",
-    "sender disruption": "Effects of dishonest users on the result.",
-    "server disruption": "Effects of a dishonest shuffler or analyzer on the result.",
-}
-"""Headings of the report in order, with their descriptions."""
+"""Headings of the report, in order; pages/audit.html describes them."""
 
 _Passing = Literal["tight", "not contradicted", "refuted", "holds"]
 _Limit = Literal["unprotected", "not attacked", "not covered", "known limit"]

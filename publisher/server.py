@@ -18,9 +18,8 @@ async def start(settings: PublisherSettings) -> HttpServer:
     """Serve the page, publish its address, and return its server, to be stopped at the end."""
     services = [url for url in (settings.shuffler, settings.issuer) if url is not None]
     certificate = _certificate(settings)
-    page = Page(
-        settings.bundle or _BUNDLE, settings.constants(), services, has_tls=certificate is not None
-    )
+    bundle, has_tls = settings.bundle or _BUNDLE, certificate is not None
+    page = Page(bundle, settings.constants(), services, has_tls=has_tls)
     server = HttpServer(page, settings.listen, certificate, hosts=settings.accepted_hosts())
     server.start()
     StateDirectory.open(settings.state_directory).publish("address", server.address)

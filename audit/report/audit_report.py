@@ -2,10 +2,10 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from shuffledp.audit.families.references import family_of
-from shuffledp.audit.finding import HEADINGS, UNTESTED, Finding, Findings, Heading, failed
+from shuffledp.audit.finding import UNTESTED, Finding, Findings, Heading, failed
 from shuffledp.audit.scenario import Scenario
 from shuffledp.audit.statistics import FAMILY_LEVEL, MAX_TESTS
 from shuffledp.common.messages.guarantee import Coalition, Guarantee, rounded_up
@@ -102,8 +102,8 @@ class AuditReport:
     @property
     def by_heading(self) -> dict[Heading, Findings]:
         """Findings by heading, in the order of the headings; those that failed come first."""
-        rows = sorted(self.findings, key=lambda row: row.passed)
-        return {name: tuple(row for row in rows if row.heading == name) for name in HEADINGS}
+        names, rows = get_args(Heading), sorted(self.findings, key=lambda row: row.passed)
+        return {name: tuple(row for row in rows if row.heading == name) for name in names}
 
     @property
     def false_alarm(self) -> float:

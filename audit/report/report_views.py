@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from shuffledp.audit.finding import HEADINGS, LIMITS, PASSING, VERDICT_DESCRIPTIONS, Finding, failed
+from shuffledp.audit.finding import LIMITS, PASSING, VERDICT_DESCRIPTIONS, Finding, failed
 from shuffledp.audit.report.audit_report import AuditReport, SelfTestResult, changes
 from shuffledp.audit.scenario import Scenario
 from shuffledp.audit.statistics import FAMILY_LEVEL, TEST_LEVEL
@@ -86,10 +86,7 @@ def audit_page(report: AuditReport) -> str:
         advised={row.advice: id_ for id_, row in reversed((broken | by_id).items()) if row.advice},
         coalitions=coalitions,
         untried=[coalition_name(row["coalition"]) for row in coalitions if row["attack"] is None],
-        headings=[
-            (name.replace(" ", "-"), name.capitalize(), HEADINGS[name], under)
-            for name, under in headings.items()
-        ],
+        headings=headings,
         verdicts=VERDICT_DESCRIPTIONS,
         false_alarm=_one_in(report.false_alarm),
         family_level=_one_in(FAMILY_LEVEL),
