@@ -81,6 +81,10 @@ class CredentialFile:
             raise SettingsError(f"{self.path} has no credential of {named}")
         return found[0]
 
+    def all(self) -> list[bytes]:
+        """Return all credentials, or raise SettingsError."""
+        return [credential for _, credential in self.people()]
+
     def people(self) -> list[tuple[str, bytes]]:
         """Return all names, empty for lines without, and credentials, or raise SettingsError."""
         found = list[tuple[str, bytes]]()

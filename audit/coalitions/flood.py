@@ -92,7 +92,7 @@ async def _flood(folder: Path, ports: Ports) -> Rows:
         tokens, asked, factors, second = [], [], [], 0
         async with services.channel("issuer", services.issuer.address) as channel:
             issuer: Issuer = RemoteIssuer(channel)
-            for _, credential in CredentialFile(services.credentials).people():
+            for credential in CredentialFile(services.credentials).all():
                 pending, other = (ports.draw_token(key, challenge, rng.bytes) for _ in range(2))
                 blinded = pending.blinded()
                 signature = await issuer.issue(key.key_id, blinded, credential)

@@ -106,7 +106,7 @@ def test_a_credential_is_found_by_name_or_is_the_only_one(tmp_path: Path) -> Non
     file = CredentialFile(path)
     path.write_text(f"\nAda L {secret}\nBo eyJ.eyJ.abc\n", encoding="utf-8")
 
-    assert [("Ada L", bytes.fromhex(secret)), ("Bo", b"eyJ.eyJ.abc")] == file.people()
+    assert [bytes.fromhex(secret), b"eyJ.eyJ.abc"] == file.all()
     assert [bytes.fromhex(secret), b"eyJ.eyJ.abc"] == [file.of(name) for name in ("Ada L", "Bo")]
     with pytest.raises(SettingsError, match=r"has 2 credentials of one person; it must have one$"):
         file.of("")
@@ -116,11 +116,11 @@ def test_a_credential_is_found_by_name_or_is_the_only_one(tmp_path: Path) -> Non
     assert bytes.fromhex(secret) == file.of("")
     path.write_bytes(b"\xff" + secret.encode())
     with pytest.raises(SettingsError, match="is not UTF-8 text") as caught:
-        file.people()
+        file.all()
     assert secret not in str(caught.value)
     path.unlink()
     with pytest.raises(SettingsError, match=r"credentials\.txt, cannot be read: No such file"):
-        file.people()
+        file.all()
 
 
 @pytest.mark.parametrize(
