@@ -88,10 +88,9 @@ CREATE TABLE IF NOT EXISTS store_id (
 ) WITHOUT ROWID;
 """
 """A random id, by which the counter of charges knows its store; empty before the first start."""
-_VERIFIED: Final = "ALTER TABLE evidence DROP COLUMN receipt_verified;"
-"""Every saved receipt is verified."""
 _STEPS: Final = (
-    *(_TABLES, _TOKENS, LOG_TABLE, _LASTING, _STORE_ID, _VERIFIED),
+    *(_TABLES, _TOKENS, LOG_TABLE, _LASTING, _STORE_ID),
+    "ALTER TABLE evidence DROP COLUMN receipt_verified;",  # every saved receipt is verified
     COALITION_COLUMN.format("submissions")
     + "ALTER TABLE evidence ADD COLUMN most_leaves INTEGER NOT NULL DEFAULT 0x7FFFFFFFFFFFFFFF;"
     "CREATE TABLE IF NOT EXISTS pinned_relays (identity BLOB PRIMARY KEY) WITHOUT ROWID;",

@@ -222,10 +222,9 @@ def _cells(row: Finding, width: int) -> dict[str, str]:
         "checked": row.title + f" ({row.subject})" * bool(row.subject),
         "against": "" if row.coalition == "nobody" else row.coalition.replace("+", " + "),
     }
-    room, cells = (width - _ROOM_OF_FIGURES) // 2, dict[str, str]()
-    for name, text in texts.items():
-        if text:
-            cells[name] = "\n".join(map(escaped, wrap(text, room)))
+    room = max(2 * _VERDICT_WIDTH, width - _ROOM_OF_FIGURES) // 2
+    folded = {name: wrap(text, room) for name, text in texts.items() if text}
+    cells = {name: "\n".join(map(escaped, lines)) for name, lines in folded.items()}
     for column, (name, format_figure) in _COLUMNS.items():
         figure: float | None = getattr(row, name)
         if figure is not None and not math.isnan(figure):
@@ -234,8 +233,8 @@ def _cells(row: Finding, width: int) -> dict[str, str]:
         cells["claimed"] += f"\nδ {rounded_up(row.delta)}"
     verdict = row.verdict if row.passed else row.verdict.upper()
     cells["verdict"] = fill(verdict, _VERDICT_WIDTH)
-    style = _STYLES[row.passed]
-    return {name: f"[{style}]{text}[/]" if style else text for name, text in cells.items()}
+    style = f"[{_STYLES[False]}]" * (not row.passed)  # nothing may follow escaped text
+    return {name: style + text for name, text in cells.items()}
 
 
 def show_self_tests(results: Sequence[SelfTestResult], console: Console) -> None:

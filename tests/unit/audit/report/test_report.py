@@ -190,7 +190,7 @@ def test_idle_scenarios_and_empty_runs_are_marked() -> None:
 def test_untrusted_text_cannot_control_the_terminal() -> None:
     """Titles and sentences can contain a task's labels."""
     row = finding(
-        title="[red]\x1b[2J",
+        title="[red]\x1b[2J\\",
         sentence="[bold]\u202eevil",
         advice="[/]",
         verdict="broken",
@@ -198,7 +198,7 @@ def test_untrusted_text_cannot_control_the_terminal() -> None:
         subject="pureDUMP",
         expected=math.nan,
     )
-    text = _at(200, report_of(demo_task(), (row,)))
+    text = _at(200, report_of(demo_task(), (row,))) + _at(20, report_of(demo_task(), (row,)))
 
     assert not {"\x1b", "\u202e", "\x07"} & set(text)
     assert "[red]" in text
