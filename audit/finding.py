@@ -18,25 +18,11 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.audit.statistics import (
-    CONFIDENCE,
-    TEST_LEVEL,
-    ceiling,
-    delta_bounds,
-    epsilon_bounds,
-    p_cells,
-)
+from shuffledp.audit import statistics
 from shuffledp.common.messages.guarantee import Guarantee, rounded_down
 
 Heading = Literal["anonymity", "correctness", "sender disruption", "server disruption"]
-
-HEADINGS: Final[Mapping[Heading, str]] = {
-    "anonymity": "What a coalition learns about one person.",
-    "correctness": "Whether the code's random draws, counts and guarantees are as stated.",
-    "sender disruption": "Effects of dishonest users on the result.",
-    "server disruption": "Effects of a dishonest shuffler or analyzer on the result.",
-}
-"""Headings of the report in order, with their descriptions."""
+"""Headings of the report, in order; pages/audit.html describes them."""
 
 _Passing = Literal["tight", "not contradicted", "refuted", "holds"]
 _Limit = Literal["unprotected", "not attacked", "not covered", "known limit"]
@@ -159,7 +145,7 @@ class Checks:
         inside = bool(((drawn >= 0) & (drawn < len(chances))).all())
         self.require(f"{name}: within the range", inside)
         if inside and len(chances) > 1:
-            self.test(name, p_cells(np.bincount(drawn, minlength=len(chances)), chances))
+            self.test(name, statistics.p_cells(np.bincount(drawn, minlength=len(chances)), chances))
 
     def require(self, name: str, holds: bool) -> None:  # noqa: FBT001  # the checked fact
         """Add a fact that must hold for every draw."""
@@ -179,7 +165,7 @@ class Checks:
         """Names of the tests and facts that failed."""
         return [
             *(name for name, holds in self._facts.items() if not holds),
-            *(name for name, p_value in self._tests.items() if p_value < TEST_LEVEL),
+            *(name for name, p_value in self._tests.items() if p_value < statistics.TEST_LEVEL),
         ]
 
     def finding(
@@ -205,7 +191,7 @@ class Checks:
             sentence=f"Failed: {'; '.join(failures)}." if failures else sentence,
             advice=advice if failures else "",
             statistic="; ".join(statistic),
-            confidence=CONFIDENCE if self._n_tests else None,
+            confidence=statistics.CONFIDENCE if self._n_tests else None,
             tests=self._n_tests,
             **fields,
         )
@@ -245,16 +231,18 @@ def run_game(
     thresholds, trials = _thresholds(first[:cut], second[:cut]), len(first) - cut
     chosen = _counts(first[:cut], second[:cut], thresholds) / max(1, cut)
     measured = _counts(first[cut:], second[cut:], thresholds)
-    best = int(np.argmax(epsilon_bounds(chosen * trials, trials, delta)))
+    best = int(np.argmax(statistics.epsilon_bounds(chosen * trials, trials, delta)))
+    reached = float(statistics.epsilon_bounds(measured[:, best], trials, delta))
     balanced = int(np.argmax(chosen[0] - chosen[1]))
     true, false = measured / trials
     delta_lower = None
     if at_epsilon is not None:
-        likely = int(np.argmax(delta_bounds(chosen * trials, trials, at_epsilon)))
-        delta_lower = max(0.0, float(delta_bounds(measured[:, likely], trials, at_epsilon)))
+        likely = int(np.argmax(statistics.delta_bounds(chosen * trials, trials, at_epsilon)))
+        shown = float(statistics.delta_bounds(measured[:, likely], trials, at_epsilon))
+        delta_lower = max(0.0, shown)
     return GameResult(
-        empirical_epsilon_lower=max(0.0, float(epsilon_bounds(measured[:, best], trials, delta))),
-        ceiling=ceiling(trials, delta),
+        empirical_epsilon_lower=max(0.0, reached),
+        ceiling=statistics.ceiling(trials, delta),
         advantage=float(true[balanced] - false[balanced]),
         trials=trials,
         statistic=statistic,
@@ -308,7 +296,7 @@ def game_row(
             reachable, gains = result.ceiling, []
         gains.append(result.empirical_epsilon_lower)
         tests = 1 + (result.empirical_delta_lower is not None)
-        measured = asdict(result) | {"confidence": CONFIDENCE, "tests": tests}
+        measured = asdict(result) | {"confidence": statistics.CONFIDENCE, "tests": tests}
     of_claim = asdict(claimed)
     of_claim["claim_epsilon"] = of_claim.pop("epsilon")
     gained = max(gains, default=0.0)

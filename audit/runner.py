@@ -1,7 +1,6 @@
-"""Run scenarios in parallel processes from one seed, and print or write the reports."""
+"""Run scenarios in parallel processes from one seed."""
 
 import itertools
-import shlex
 import sys
 import time
 import traceback
@@ -13,14 +12,11 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from shuffledp.audit.families.family import NotCoveredError
-from shuffledp.audit.finding import Finding, Findings, Verdict, failed
+from shuffledp.audit.finding import Finding, Findings, Verdict
 from shuffledp.audit.harness.tasks import sample_chain
-from shuffledp.audit.report.audit_report import AuditReport, SelfTestResult, as_json
-from shuffledp.audit.report.report_views import audit_page, show_report, show_self_tests
+from shuffledp.audit.report.audit_report import AuditReport, SelfTestResult
 from shuffledp.audit.scenario import FULL, AuditSubject, SampleSizes, Scenario
 from shuffledp.audit.scenarios import SCENARIOS
 from shuffledp.common.accounting.guarantees import guarantees
@@ -37,9 +33,6 @@ from shuffledp.deploy.datasets.sources import load
 from shuffledp.deploy.tasks import drafts as draft_file
 from shuffledp.deploy.tasks.drafts import DEMO_PARAMETERS, closing_draft
 from shuffledp.deploy.tasks.task_view import preview
-from shuffledp.deploy.terminal.console import show_in_browser
-from shuffledp.deploy.terminal.files import write
-from shuffledp.deploy.terminal.json_output import dumps, print_json
 
 Progress = Callable[[str, int, int], None]
 """Called with the title of a finished scenario, the number finished, and the total."""
@@ -158,53 +151,6 @@ def _stopped(verdict: Verdict, sentence: str) -> Finding:
     return Finding(heading="correctness", verdict=verdict, sentence=sentence)
 
 
-def run_audit(
-    run: AuditRun, console: Console, *, output: Path, html: Path, open_it: bool, json: bool
-) -> bool:
-    """Run the audit, write and print its reports, and return whether all checks passed."""
-    report = run.audit(command=shlex.join(["shuffledp", *sys.argv[1:]]))
-    write(output, dumps(as_json(report)))
-    write(html, audit_page(report))
-    address = html.resolve().as_uri()
-    if json:
-        print_json(as_json(report))
-    else:
-        show_report(report, console)
-        console.print(f"Written to {output}.", markup=False, soft_wrap=True)
-        console.print(f"The report as a page: {address}", markup=False, soft_wrap=True)
-        if open_it:
-            show_in_browser(address)
-    return report.passed
-
-
-def run_self_test(run: AuditRun, console: Console, *, json: bool) -> bool:
-    """Run all self-tests, print the results, and return whether all passed."""
-    results = run.self_test()
-    if json:
-        fields = [
-            {
-                "scenario": result.scenario.name,
-                "weakness": result.scenario.weakness.sentence,
-                "applies": result.applies,
-                "rang": result.detected,
-                "said": [row.sentence for row in failed(result.weakened)],
-            }
-            for result in results
-        ]
-        print_json(fields)
-    else:
-        show_self_tests(results, console)
-    return all(result.passed for result in results)
-
-
-def show_names(console: Console) -> None:
-    """Print the scenarios, each with its title and the weakness of its self-test."""
-    table = Table.grid("name", "title", padding=(0, 2, 0, 0))
-    for scenario in SCENARIOS:
-        table.add_row(scenario.name, f"{scenario.title}\nself-test: {scenario.weakness.sentence}")
-    console.print(table)
-
-
 def progress_printer() -> Progress:
     """Return a callback that prints progress as plain lines on standard error."""
     started = time.monotonic()
@@ -230,19 +176,17 @@ def subject_from(
     """
     if task_file is not None and draft is not None:
         raise UsageError("use --task-file or --draft, not both")
-    task = _from_draft(draft) if task_file is None else _read(task_file)
+    if task_file is None:
+        task = _from_draft(draft)
+    else:
+        try:
+            task = Task.from_bytes(read_file(task_file))
+        except TaskError as error:
+            raise TaskError(f"{task_file}: {error}; use --draft for a draft") from error
     if users is not None and users < task.n_min:
         raise UsageError(f"--users is {users}; it must be at least n_min, {task.n_min}")
     sample = sample_chain() if task_file is None and draft is None else None
     return AuditSubject(task=task, n_users=users or task.n_min, sizes=sizes, sample=sample)
-
-
-def _read(path: Path) -> Task:
-    """Read a published task."""
-    try:
-        return Task.from_bytes(read_file(path))
-    except TaskError as error:
-        raise TaskError(f"{path}: {error}; use --draft for a draft") from error
 
 
 def _throwaway_tokens(end: int) -> TokenSpec:

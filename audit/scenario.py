@@ -18,7 +18,7 @@ from shuffledp.common.accounting import guarantees
 from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
 from shuffledp.common.crypto.privacy_tokens import PendingToken
 from shuffledp.common.mechanisms.base import Mechanism, Randomizer, Reports, Tally
-from shuffledp.common.messages.guarantee import Coalition, Guarantee
+from shuffledp.common.messages.guarantee import Coalition
 from shuffledp.common.messages.submission import Value
 from shuffledp.common.protocols import Kind
 from shuffledp.common.runtime.parts.executor import Executor
@@ -32,8 +32,6 @@ from shuffledp.shuffler.permutation import permute
 from shuffledp.user_agent.contribution import Contributor
 from shuffledp.user_agent.device_store import DeviceStore
 
-GuaranteeOf = Callable[[PrivacyParameters, int, int], Guarantee]
-"""A guarantee for n users, of whom a number is honest or adds dummies."""
 EVERY_KIND: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
@@ -104,10 +102,7 @@ class Ports:
     """Likewise, for one that only permutes."""
     check_length = staticmethod(check_length)
     permute = staticmethod(permute)
-
-    def draw_item_dummies(self, spec: ShufflerSpec, n_items: int, rng: Generator) -> Items:
-        """Draw how many dummies of each item a shuffler adds."""
-        return spec.draw_item_dummies(n_items, rng)
+    draw_item_dummies = staticmethod(ShufflerSpec.draw_item_dummies)
 
     def shuffler_executor(self, executor: Executor) -> Executor:
         """Return what runs the parts of the shuffler's batches."""
@@ -120,8 +115,8 @@ class Ports:
 
     check_sentinels = staticmethod(check_sentinels)
     local_guarantee = staticmethod(guarantees.local_guarantee)
-    analyzer_guarantee: GuaranteeOf = staticmethod(guarantees.analyzer_guarantee)
-    skippers_guarantee: GuaranteeOf = staticmethod(guarantees.skippers_guarantee)
+    analyzer_guarantee = staticmethod(guarantees.analyzer_guarantee)
+    skippers_guarantee = staticmethod(guarantees.skippers_guarantee)
     task_bytes = staticmethod(Task.to_bytes)
 
     def tally(self, mechanism: Randomizer, reports: Reports) -> Tally:

@@ -143,7 +143,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         title="Fake users who craft their reports",
         check=poisoning.Poisoning(
             sentence="A report crafted for chosen items counts as much as {answers} for all of "
-            "them together; nothing distinguishes it from other reports.",
+            "them together; nothing distinguishes it from other reports."
         ),
         kinds=(*ITEM_KINDS, "open", "table"),
     ),

@@ -103,11 +103,19 @@ SAME_SEED: Final = Weakness(
 )
 
 
-class _SeedCopier:
-    """A mechanism whose dummies have the seed of the last report."""
+class _SeedReuser(Contributor):
+    """A contributor that, where reports have seeds, also is a mechanism that copies the last."""
 
-    def __init__(self, deployed: Any) -> None:  # noqa: ANN401  # any mechanism for items
-        self._deployed = deployed
+    def __init__(self, task: Task, digest: TaskDigest) -> None:
+        super().__init__(task, digest)
+        self._deployed: Any = self._mechanism
+        names = self._mechanism.report_dtype.names or ()
+        self._copies = "seed" in names and task.dummies.maximum > 0
+        if self._copies:
+            self._mechanism = cast("Randomizer", self)
+
+    def prepare(self, value: Value, rng: Generator) -> PreparedSubmission:
+        return super().prepare(value, rng if self._copies else np.random.default_rng(1))
 
     def randomize(self, values: Items, rng: Generator) -> Reports:
         reports: Reports = self._deployed.randomize(values, rng)
@@ -118,18 +126,6 @@ class _SeedCopier:
         dummies: Reports = self._deployed.dummies(count, rng)
         dummies["seed"] = self._seed
         return dummies
-
-
-class _SeedReuser(Contributor):
-    def __init__(self, task: Task, digest: TaskDigest) -> None:
-        super().__init__(task, digest)
-        names = self._mechanism.report_dtype.names or ()
-        self._copies = "seed" in names and task.dummies.maximum > 0
-        if self._copies:
-            self._mechanism = cast("Randomizer", _SeedCopier(self._mechanism))
-
-    def prepare(self, value: Value, rng: Generator) -> PreparedSubmission:
-        return super().prepare(value, rng if self._copies else np.random.default_rng(1))
 
 
 SEED_REUSED: Final = Weakness(

@@ -18,7 +18,7 @@ from shuffledp.common.crypto.token_signing import blinded_number
 from shuffledp.common.runtime.clock import Clock, repeat
 from shuffledp.common.runtime.shared_calls import GroupCommit
 from shuffledp.issuer.entitlements import Entitlements
-from shuffledp.issuer.issuance_store import IssuanceStore, Issued, Refused, Settled, Wanted
+from shuffledp.issuer.issuance_store import IssuanceStore, Issued, Settled, Wanted
 from shuffledp.issuer.metrics import TokenOutcome
 from shuffledp.issuer.token_cap import TokenCap
 from shuffledp.issuer.token_keys import HeldKey, TokenKeys
@@ -108,8 +108,8 @@ class Issuance:
         try:
             wanted = [await self._wanted(*each) for each in asked]
             for each, settled in zip(wanted, await self._commits.append(wanted), strict=True):
-                if isinstance(settled, Refused):
-                    raise errors.BudgetError(settled.rule)
+                if isinstance(settled, str):
+                    raise errors.BudgetError(settled)
                 if settled.request != each.request:
                     raise errors.ConflictError(
                         "this person already has a token of this key, which another device asked "

@@ -64,15 +64,8 @@ class Wanted:
     """Counts the token, if the issuer has a cap."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A request of a person who has had all tokens."""
-
-    rule: str
-
-
-Settled = list[Issued | Refused]
-"""The stored signature of each request of a call, or its refusal."""
+Settled = list[Issued | str]
+"""The stored signature of each request of a call, or the rule that refuses it: the cap."""
 
 
 class IssuanceStore(Database):
@@ -99,9 +92,7 @@ class IssuanceStore(Database):
             )
 
     async def settle(
-        self,
-        calls: Sequence[Sequence[Wanted]],
-        sign: Callable[[Sequence[Wanted]], Sequence[bytes]],
+        self, calls: Sequence[Sequence[Wanted]], sign: Callable[[Sequence[Wanted]], Sequence[bytes]]
     ) -> list[Settled]:
         """
         Return the stored signature of each request of several calls; sign and store the missing.
@@ -116,8 +107,8 @@ class IssuanceStore(Database):
         for each in chain.from_iterable(calls):
             people.setdefault((each.key_id, each.person), each)
 
-        def settle(connection: sqlite3.Connection) -> dict[tuple[bytes, bytes], Issued | Refused]:
-            found = dict[tuple[bytes, bytes], Issued | Refused]()
+        def settle(connection: sqlite3.Connection) -> dict[tuple[bytes, bytes], Issued | str]:
+            found = dict[tuple[bytes, bytes], Issued | str]()
             missing = list[Wanted]()
             for place, each in people.items():
                 if issued := _find(connection, *place):
@@ -125,16 +116,16 @@ class IssuanceStore(Database):
                 elif each.charge is None or _has_counted(connection, each.charge):
                     missing.append(each)
                 else:
-                    found[place] = Refused(each.charge.refusal())
+                    found[place] = each.charge.refusal()
             for each, signature in zip(missing, sign(missing), strict=True):
                 issued = Issued(request=each.request, signature=signature, is_new=True)
                 _insert(connection, each.key_id, each.person, issued)
                 found[each.key_id, each.person] = issued
             return found
 
-        def answer(each: Wanted) -> Issued | Refused:
+        def answer(each: Wanted) -> Issued | str:
             settled = found[each.key_id, each.person]
-            if isinstance(settled, Refused) or each is people[each.key_id, each.person]:
+            if isinstance(settled, str) or each is people[each.key_id, each.person]:
                 return settled
             return replace(settled, is_new=False)
 

@@ -9,6 +9,7 @@ import hmac
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import Final
 
@@ -87,7 +88,7 @@ class TokenCap:
     def destroy_ended(self, now: float) -> None:
         """Destroy the keys of ended periods."""
         for end in [end for end in self._keys if _is_over(end, now)]:
-            self._state.destroy(_FILES.replace("*", str(end)))
+            self._state.destroy(f"period-{end}.key")
             del self._keys[end]
             logs.event("period of tokens ended", {})
 
@@ -96,8 +97,7 @@ class TokenCap:
         return frozenset(self._keys)
 
     def _key(self, end: str) -> bytes:
-        name = _FILES.replace("*", end)
-        return self._state.secret(name, lambda: secrets.token_bytes(_KEY_BYTES))
+        return self._state.secret(f"period-{end}.key", partial(secrets.token_bytes, _KEY_BYTES))
 
 
 def _is_over(end: int, now: float) -> bool:

@@ -93,12 +93,13 @@ class TokenKeys:
     def __init__(self, state: StateDirectory) -> None:
         """Read all keys, or raise SettingsError if one is damaged or sealed under another key."""
         self._state = state
-        self._keys = {_id_of(name): self._read(name) for name in state.names(_FILES)}
+        names = {name[len("token-") : -len(".key")]: name for name in state.names(_FILES)}
+        self._keys = {key_id: self._read(name) for key_id, name in names.items()}
 
     def hold(self, key: HeldKey) -> None:
         """Hold a new key, durably."""
         key_id = key.signing_key.token_key().key_id.hex()
-        self._state.secret(_file(key_id), key.to_bytes)
+        self._state.secret(f"token-{key_id}.key", key.to_bytes)
         self._keys[key_id] = key
         logs.event("token key created", {"key_id": key_id})
 
@@ -119,7 +120,7 @@ class TokenKeys:
     def destroy(self, ended: Iterable[str]) -> None:
         """Destroy keys."""
         for key_id in ended:
-            self._state.destroy(_file(key_id))
+            self._state.destroy(f"token-{key_id}.key")
             del self._keys[key_id]
             logs.event("token key destroyed", {"key_id": key_id})
 
@@ -135,12 +136,3 @@ class TokenKeys:
             return HeldKey.from_bytes(self._state.secret(name, missing))
         except WireError as error:
             raise SettingsError(f"{name} in the state directory: {error}") from error
-
-
-def _file(key_id: str) -> str:
-    return _FILES.replace("*", key_id)
-
-
-def _id_of(name: str) -> str:
-    start, end = _FILES.split("*")
-    return name.removeprefix(start).removesuffix(end)

@@ -18,12 +18,8 @@ async def start(settings: PublisherSettings) -> HttpServer:
     """Serve the page, publish its address, and return its server, to be stopped at the end."""
     services = [url for url in (settings.shuffler, settings.issuer) if url is not None]
     certificate = _certificate(settings)
-    page = Page(
-        settings.bundle or _BUNDLE,
-        settings.constants(),
-        services,
-        has_tls=certificate is not None,
-    )
+    bundle, has_tls = settings.bundle or _BUNDLE, certificate is not None
+    page = Page(bundle, settings.constants(), services, has_tls=has_tls)
     server = HttpServer(page, settings.listen, certificate, hosts=settings.accepted_hosts())
     server.start()
     StateDirectory.open(settings.state_directory).publish("address", server.address)
@@ -33,10 +29,8 @@ async def start(settings: PublisherSettings) -> HttpServer:
 
 def _certificate(settings: PublisherSettings) -> ServerCertificate | None:
     """Return the certificate in the settings; None for plaintext."""
-    clock, files = (
-        SystemClock(),
-        TlsFiles(certificate=settings.tls_certificate, key=settings.tls_key),
-    )
+    clock = SystemClock()
+    files = TlsFiles(certificate=settings.tls_certificate, key=settings.tls_key)
     if settings.tls_directory is not None:
         files = development_files(settings.tls_directory, "publisher", clock)
     if files.certificate is None or files.key is None:

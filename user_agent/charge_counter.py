@@ -10,8 +10,8 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Final
 
-COUNTER_FILE: Final = "charges.sqlite"
-COUNTER_TABLES: Final = """
+FILE: Final = "charges.sqlite"
+TABLES: Final = """
 CREATE TABLE IF NOT EXISTS charges (
     person TEXT NOT NULL,
     task_digest BLOB NOT NULL,

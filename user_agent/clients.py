@@ -4,7 +4,6 @@ from typing import Final, Protocol
 
 import grpc
 
-from shuffledp.common.crypto.privacy_tokens import PendingToken
 from shuffledp.common.crypto.signing import SignedTask
 from shuffledp.common.messages.inclusion_proof import InclusionProof
 from shuffledp.common.runtime.rpc import SHORT_DEADLINE, reply
@@ -76,18 +75,8 @@ class Issuer(Protocol):
         """
         Fetch the blind signature of a blinded message, unverified.
 
-        The same message may be sent again.
+        Safe to repeat: the issuer signs the same message again.
         """
-
-
-async def request_token(issuer: Issuer, pending: PendingToken, credential: bytes) -> bytes:
-    """
-    Get a token; safe to repeat, since the issuer signs the same request again.
-
-    Raises ProofError if the issuer's signature is wrong, and the errors of `reply`.
-    """
-    signature = await issuer.issue(pending.key.key_id, pending.blinded(), credential)
-    return pending.finalize(signature)
 
 
 class RemoteIssuer(Issuer):

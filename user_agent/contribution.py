@@ -23,17 +23,9 @@ from shuffledp.common.mechanisms.key_value.pairs import Pairs
 from shuffledp.common.mechanisms.numeric.number import Numbers, to_unit
 from shuffledp.common.mechanisms.rappor.permanent_response import scope_secret
 from shuffledp.common.mechanisms.registry import randomizer_of, rappor_of
+from shuffledp.common.messages import submission
 from shuffledp.common.messages.inclusion_proof import leaf
-from shuffledp.common.messages.submission import (
-    LISTED_LABELS,
-    Value,
-    kind_of,
-    label_numbers,
-    parse_item,
-    parse_number,
-    parse_numbers,
-    parse_pairs,
-)
+from shuffledp.common.messages.submission import Value
 from shuffledp.common.protocols import Kind
 from shuffledp.common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec, EdgesSpec
 from shuffledp.common.task.kinds import KINDS
@@ -98,7 +90,10 @@ class _Items(Encoder):
         if self._edges is not None:
             value = _bucket(value, self._edges)
         elif isinstance(value, str):
-            value = self._item(value, self._labels[first : first + size], size)
+            labels: Sequence[str] = self._labels[first : first + size]
+            if self._breakdown:
+                labels = [label.partition(GROUP_SEPARATOR)[2] for label in labels]
+            value = submission.parse_item(value, submission.label_numbers(labels), size)
         if not isinstance(value, int):
             _refuse("categorical", value)
         check_value(value, size)  # before numpy, which cannot hold every int
@@ -116,7 +111,8 @@ class _Items(Encoder):
         fitting = [name for name in starts if text[len(name) :].lstrip().startswith("/")]
         found = [name for name in fitting if name == head] or fitting
         if len(found) != 1:
-            named = [*groups[:LISTED_LABELS], *("…" for _ in groups[LISTED_LABELS:][:1])]
+            most = submission.LISTED_LABELS
+            named = [*groups[:most], *("…" for _ in groups[most:][:1])]
             raise ValueRangeError(
                 f"a value must begin with one of the {len(groups)} groups of {breakdown.attribute} "
                 f"({', '.join(named)}), such as {groups[0]}{GROUP_SEPARATOR}…"
@@ -124,16 +120,11 @@ class _Items(Encoder):
         rest = text[len(found[0]) :].lstrip().removeprefix("/")
         return rest.strip(), groups.index(found[0]) * self._group_size
 
-    def _item(self, text: str, labels: Sequence[str], size: int) -> int:
-        if self._breakdown:
-            labels = [label.partition(GROUP_SEPARATOR)[2] for label in labels]
-        return parse_item(text, label_numbers(labels), size)
-
 
 def _bucket(value: Value, edges: EdgesSpec) -> int:
     rule = "a value must be a number, such as 36.6"
     if isinstance(value, str):
-        value = parse_number(value, rule)
+        value = submission.parse_number(value, rule)
     try:
         if isinstance(value, int | float):
             return edges.bucket_of(float(value))
@@ -152,7 +143,7 @@ class _Attributes(Encoder):
 
     def __init__(self, task: Task, _secret: bytes | None) -> None:
         self._attributes = spec_as(task.mechanism, TableSpec).attributes
-        self._labels = [label_numbers(each.labels) for each in self._attributes]
+        self._labels = [submission.label_numbers(each.labels) for each in self._attributes]
 
     def __call__(self, value: Value, _rng: np.random.Generator) -> NDArray[np.int64]:
         if not isinstance(value, str) and (not isinstance(value, tuple) or any(self._labels)):
@@ -169,7 +160,7 @@ class _Attributes(Encoder):
                 found.append(_bucket(part, attribute.edges))
             else:
                 noun = f"value of {attribute.name}"
-                found.append(parse_item(str(part), labels, attribute.size, noun))
+                found.append(submission.parse_item(str(part), labels, attribute.size, noun))
                 check_value(found[-1], attribute.size)
         return np.array([found], dtype=np.int64)
 
@@ -261,10 +252,10 @@ class _Numbers(Encoder):
 
     def __call__(self, value: Value, _rng: np.random.Generator) -> Numbers:
         if isinstance(value, str) and self._kind == "vector":
-            value = parse_numbers(value)
+            value = submission.parse_numbers(value)
         elif isinstance(value, str):
-            value = parse_number(value, "a value must be a number, such as 36.6")
-        if kind_of(value) != self._kind or not isinstance(value, float | tuple):
+            value = submission.parse_number(value, "a value must be a number, such as 36.6")
+        if submission.kind_of(value) != self._kind or not isinstance(value, float | tuple):
             _refuse(self._kind, value)
         numbers = value if isinstance(value, tuple) else (value,)
         if len(numbers) != self._dimensions:
@@ -279,11 +270,11 @@ class _KeyValues(Encoder):
 
     def __init__(self, task: Task, _secret: bytes | None) -> None:
         self._keys, self._spec = task.domain_size, spec_as(task.mechanism, KeyValueSpec)
-        self._labels = label_numbers(task.labels)
+        self._labels = submission.label_numbers(task.labels)
 
     def __call__(self, value: Value, _rng: np.random.Generator) -> Pairs:
         if isinstance(value, str):
-            value = parse_pairs(value, self._labels, self._keys)
+            value = submission.parse_pairs(value, self._labels, self._keys)
         if not isinstance(value, Mapping):
             _refuse("key-value", value)
         if not all(0 <= key < self._keys for key in value):
@@ -313,7 +304,7 @@ def _check_range(numbers: tuple[float, ...], low: float, high: float) -> None:
 
 
 def _refuse(kind: Kind, value: Value) -> NoReturn:
-    given = kind_of(value)
+    given = submission.kind_of(value)
     raise ValueRangeError(
         f"this task asks for {KINDS[kind].description} (kind {kind}); the value is "
         f"{KINDS[given].description} (kind {given})"

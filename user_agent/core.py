@@ -25,7 +25,7 @@ from shuffledp.common.runtime.clock import Clock, repeat
 from shuffledp.common.task.task import Task
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.common.transparency.log import LogEvidence
-from shuffledp.user_agent.clients import Issuer, Shuffler, request_token
+from shuffledp.user_agent.clients import Issuer, Shuffler
 from shuffledp.user_agent.contribution import Contributor
 from shuffledp.user_agent.credentials import CredentialFile, PersonalSecrets
 from shuffledp.user_agent.device_store import DeviceStore, SavedSubmission, SubmissionState
@@ -215,7 +215,12 @@ class Agent:
                 if error.status != errors.CredentialError.status:
                     await self.store.mark_refused(saved)
                 raise
-            self._verify(saved.task_digest, saved.envelope, receipt)
+            signer, digest = self.policy.shuffler_identity, saved.task_digest
+            if not is_valid_receipt(signer, digest, saved.envelope, receipt):
+                logs.event("receipt does not verify", {"task_digest": digest.hex()}, level="ERROR")
+                raise errors.PeerError(
+                    "the receipt is not signed by the pinned shuffler identity (shuffler_identity)"
+                )
             await self.store.mark_arrived(saved, receipt)
             return True
 
@@ -233,24 +238,18 @@ class Agent:
             )
         credential = self.credentials.of(saved.person)
         try:
-            token = await request_token(self.issuer, kept, credential)
+            signature = await self.issuer.issue(kept.key.key_id, kept.blinded(), credential)
         except errors.PeerRefusalError as error:
             if error.status not in _PASSING_REFUSALS:
                 await self.store.mark_refused(saved)
             raise
+        token = kept.finalize(signature)
         await self.store.keep_token(saved, token)
         return token
 
     def _lock_of(self, saved: SavedSubmission) -> asyncio.Lock:
         """Return the lock that serializes an answer's submissions; it exists only while in use."""
         return self._under_way.setdefault((saved.person, saved.task_digest), asyncio.Lock())
-
-    def _verify(self, digest: TaskDigest, envelope: bytes, receipt: bytes) -> None:
-        if not is_valid_receipt(self.policy.shuffler_identity, digest, envelope, receipt):
-            logs.event("receipt does not verify", {"task_digest": digest.hex()}, level="ERROR")
-            raise errors.PeerError(
-                "the receipt is not signed by the pinned shuffler identity (shuffler_identity)"
-            )
 
     async def resend_pending(self) -> None:
         """Resend each pending answer that no call is submitting; log failures, and continue."""

@@ -9,7 +9,6 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -72,7 +71,7 @@ class CredentialFile:
         Raises SettingsError if the file cannot be read, has no credential of this person, or has
         several although the device is one person's.
         """
-        found = [credential for name, credential in self._lines() if person in {"", name}]
+        found = [credential for name, credential in self.people() if person in {"", name}]
         if len(found) > 1:
             raise SettingsError(
                 f"credential_file has {len(found)} credentials of one person; it must have one"
@@ -84,13 +83,11 @@ class CredentialFile:
 
     def all(self) -> list[bytes]:
         """Return all credentials, or raise SettingsError."""
-        return [credential for _, credential in self._lines()]
+        return [credential for _, credential in self.people()]
 
     def people(self) -> list[tuple[str, bytes]]:
         """Return all names, empty for lines without, and credentials, or raise SettingsError."""
-        return list(self._lines())
-
-    def _lines(self) -> Iterator[tuple[str, bytes]]:
+        found = list[tuple[str, bytes]]()
         try:
             lines = self.path.read_text(encoding="utf-8-sig").splitlines()
         except OSError as error:
@@ -102,4 +99,5 @@ class CredentialFile:
         for line in filter(None, map(str.strip, lines)):
             name, _, credential = line.rpartition(" ")
             secret = _SECRET_DIGITS.fullmatch(credential)
-            yield name, bytes.fromhex(credential) if secret else credential.encode()
+            found.append((name, bytes.fromhex(credential) if secret else credential.encode()))
+        return found

@@ -24,16 +24,8 @@ from shuffledp.common.crypto.signing import envelope_hash
 from shuffledp.common.errors import PolicyError, SettingsError
 from shuffledp.common.runtime.database import Database, Schema
 from shuffledp.common.task_digest import TaskDigest
-from shuffledp.user_agent.charge_counter import (
-    CHAINED_COLUMN,
-    COALITION_COLUMN,
-    COUNTER_FILE,
-    COUNTER_TABLES,
-    Charge,
-    charges,
-    count,
-    replace_charges,
-)
+from shuffledp.user_agent import charge_counter
+from shuffledp.user_agent.charge_counter import CHAINED_COLUMN, COALITION_COLUMN, Charge
 from shuffledp.user_agent.contribution import PreparedSubmission
 from shuffledp.user_agent.policy import Claim
 from shuffledp.user_agent.task_log import LOG_TABLE
@@ -96,10 +88,9 @@ CREATE TABLE IF NOT EXISTS store_id (
 ) WITHOUT ROWID;
 """
 """A random id, by which the counter of charges knows its store; empty before the first start."""
-_VERIFIED: Final = "ALTER TABLE evidence DROP COLUMN receipt_verified;"
-"""Every saved receipt is verified."""
 _STEPS: Final = (
-    *(_TABLES, _TOKENS, LOG_TABLE, _LASTING, _STORE_ID, _VERIFIED),
+    *(_TABLES, _TOKENS, LOG_TABLE, _LASTING, _STORE_ID),
+    "ALTER TABLE evidence DROP COLUMN receipt_verified;",  # every saved receipt is verified
     COALITION_COLUMN.format("submissions")
     + "ALTER TABLE evidence ADD COLUMN most_leaves INTEGER NOT NULL DEFAULT 0x7FFFFFFFFFFFFFFF;"
     "CREATE TABLE IF NOT EXISTS pinned_relays (identity BLOB PRIMARY KEY) WITHOUT ROWID;",
@@ -164,10 +155,6 @@ class SavedSubmission:
         return (self.person, self.task_digest, self.envelope_hash, *astuple(self.claim)[:_CHARGED])
 
 
-CapCheck = Callable[[Sequence[Claim], Claim], None]
-"""Raises an error if a person's earlier claims together with a new one exceed a cap."""
-
-
 class DeviceStore(Database):
     """Stores submissions, their costs and their evidence, durably; `run` is for `task_log`."""
 
@@ -177,8 +164,8 @@ class DeviceStore(Database):
         """Set when an answer has arrived."""
         try:
             later = (each.format("charges") for each in (COALITION_COLUMN, CHAINED_COLUMN))
-            counter = Schema(steps=(COUNTER_TABLES, *later), readable_from=3)
-            self._counter = Database(path.with_name(COUNTER_FILE), counter)
+            counter = Schema(steps=(charge_counter.TABLES, *later), readable_from=3)
+            self._counter = Database(path.with_name(charge_counter.FILE), counter)
         except BaseException:
             super().close()
             raise
@@ -200,21 +187,21 @@ class DeviceStore(Database):
             SettingsError: Charges or the counter are missing, and the person has not confirmed it.
         """
         own = b"".join(row[0] for row in await self.fetch("SELECT id FROM store_id"))
-        counted, charged = await self._counter.run(charges)
+        counted, charged = await self._counter.run(charge_counter.charges)
         known = {charge[:2] for charge in await self._charges()}
         lost = [charge for charge in charged if charge[:2] not in known]
         if own not in {b"", counted} or (confirmed and not own + counted):
             lost = [("", b"", b"", *astuple(everything)[:_CHARGED])]
         if lost and not confirmed:
             raise SettingsError(
-                f"the counter of charges, {COUNTER_FILE}, does not fit this device's store, as "
-                "after a restore: what was charged since the backup counts as spent or, if the "
+                f"the counter of charges, {charge_counter.FILE}, does not fit this device's store, "
+                "as after a restore: what was charged since the backup counts as spent or, if the "
                 "counter is lost, every cap as spent wholly. To go on: shuffledp keys "
                 "confirm-restore STATE_DIRECTORY"
             )
         await self.run(_add_lost, lost)
         own = own or counted or rng.bytes(_ID_BYTES)
-        await self._counter.run(replace_charges, own, await self._charges())
+        await self._counter.run(charge_counter.replace_charges, own, await self._charges())
         await self.fetch("INSERT OR IGNORE INTO store_id VALUES (?)", own)
         await self.run(_drop_envelopes)
 
@@ -223,7 +210,7 @@ class DeviceStore(Database):
 
     async def count(self, submission: SavedSubmission) -> None:
         """Count a saved submission's charge, before anything of it is sent. Safe to repeat."""
-        await self._counter.run(count, [submission.charge])
+        await self._counter.run(charge_counter.count, [submission.charge])
 
     def close(self) -> None:
         try:
@@ -254,7 +241,7 @@ class DeviceStore(Database):
         person: str,
         digest: TaskDigest,
         claim: Claim,
-        check: CapCheck,
+        check: Callable[[Sequence[Claim], Claim], None],
         prepare: Callable[[], PreparedSubmission],
         *,
         pending: PendingToken | None = None,
@@ -262,7 +249,8 @@ class DeviceStore(Database):
         """
         Check a person's total cost, prepare an answer, and save it, in one transaction.
 
-        With the answer its pending token is saved, if the task requires tokens.
+        `check` gets the person's earlier claims and the new one, and raises an error if they exceed
+        a cap. With the answer its pending token is saved, if the task requires tokens.
 
         Two concurrent answers therefore cannot both pass a cap. `check` and `prepare` run in the
         database's thread; if one of them raises, the error propagates and nothing is charged. If
@@ -273,14 +261,14 @@ class DeviceStore(Database):
         """
 
         def charge(connection: sqlite3.Connection) -> tuple[SavedSubmission, bool]:
-            if earlier := _find(connection, person, digest):
-                return earlier[0], True
-            check(_claims(connection, person), claim)
-            if pending is not None:
-                _check_new_key(connection, person, pending)
-            _insert(connection, person, digest, claim, prepare(), pending=pending)
-            [submission] = _find(connection, person, digest)
-            return submission, False
+            earlier = _find(connection, person, digest)
+            if not earlier:
+                check(_claims(connection, person), claim)
+                if pending is not None:
+                    _check_new_key(connection, person, pending)
+                _insert(connection, person, digest, claim, prepare(), pending=pending)
+            [submission] = earlier or _find(connection, person, digest)
+            return submission, bool(earlier)
 
         return await self.run(charge)
 
@@ -357,9 +345,9 @@ class DeviceStore(Database):
 _HASH_BYTES: Final = 32
 """Length of an envelope's hash in its place. Every envelope is longer."""
 _ID_BYTES: Final = 16
-_COLUMNS: Final = (
-    "person, task_digest, envelope, state, "
-    "local_epsilon, central_epsilon, delta, coalition_epsilon, chained"
+_ADD: Final = (
+    "INSERT INTO submissions (person, task_digest, envelope, local_epsilon, central_epsilon, "
+    "delta, coalition_epsilon, chained, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _CLAIM: Final = (
     "local_epsilon, central_epsilon, delta, coalition_epsilon, chained, coalesce(scope, x''), "
@@ -369,8 +357,8 @@ _CLAIM_COLUMNS: Final = len(fields(Claim))
 _CHARGED: Final = 5
 """Number of those that the table of charges has too."""
 _SELECT: Final = (
-    "SELECT person, task_digest, envelope, state, coalesce(leaves, x''), "  # noqa: S608
-    "coalesce(deadline, 9e999), coalesce(inclusion, 'unchecked'), coalesce(receipt, x''), "
+    "SELECT person, task_digest, envelope, state, coalesce(inclusion, 'unchecked'), "  # noqa: S608
+    "coalesce(leaves, x''), coalesce(deadline, 9e999), coalesce(receipt, x''), "
     f"coalesce(most_leaves, 0), {_CLAIM} FROM submissions "
     "LEFT JOIN evidence USING (person, task_digest) "
     "LEFT JOIN lasting_answers USING (person, task_digest)"
@@ -384,8 +372,7 @@ def _claim(row: Sequence[Any]) -> Claim:
 
 
 def _saved(row: tuple[Any, ...]) -> SavedSubmission:
-    person, digest, envelope, state, *evidence = row[:-_CLAIM_COLUMNS]
-    leaves, deadline, inclusion, receipt, most_leaves = evidence
+    person, digest, envelope, state, inclusion, *evidence = row[:-_CLAIM_COLUMNS]
     hashed = len(envelope) == _HASH_BYTES
     return SavedSubmission(
         person=person,
@@ -394,11 +381,8 @@ def _saved(row: tuple[Any, ...]) -> SavedSubmission:
         envelope_hash=envelope if hashed else envelope_hash(envelope),
         claim=_claim(row[-_CLAIM_COLUMNS:]),
         state=SubmissionState(state),
-        leaves=leaves,
-        deadline=deadline,
         inclusion=InclusionState(inclusion),
-        receipt=receipt,
-        most_leaves=most_leaves,
+        **dict(zip(("leaves", "deadline", "receipt", "most_leaves"), evidence, strict=True)),
     )
 
 
@@ -417,16 +401,8 @@ def _insert(
     *,
     pending: PendingToken | None,
 ) -> None:
-    connection.execute(
-        f"INSERT INTO submissions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-        (
-            person,
-            digest,
-            prepared.envelope,
-            SubmissionState.PENDING.value,
-            *astuple(claim)[:_CHARGED],
-        ),
-    )
+    charged, state = astuple(claim)[:_CHARGED], SubmissionState.PENDING.value
+    connection.execute(_ADD, (person, digest, prepared.envelope, *charged, state))
     if claim.scope_hash:
         row = (person, digest, claim.scope_hash, claim.text_hash, claim.permanent_epsilon)
         connection.execute("INSERT INTO lasting_answers VALUES (?, ?, ?, ?, ?)", row)
@@ -485,14 +461,11 @@ def _set_state(
 def _add_lost(connection: sqlite3.Connection, lost: Sequence[Charge]) -> None:
     """Add charges of answers that the store has forgotten; none ever gets less."""
     connection.executemany(
-        "INSERT INTO submissions (person, task_digest, envelope, local_epsilon, central_epsilon, "
-        "delta, coalition_epsilon, chained, state) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'lost') ON CONFLICT DO "
-        "UPDATE SET state = 'lost', envelope = excluded.envelope, "
+        f"{_ADD} ON CONFLICT DO UPDATE SET state = excluded.state, envelope = excluded.envelope, "
         "local_epsilon = max(local_epsilon, excluded.local_epsilon), delta = max(delta, "
         "excluded.delta), central_epsilon = max(central_epsilon, excluded.central_epsilon), "
         "coalition_epsilon = max(coalition_epsilon, excluded.coalition_epsilon)",
-        lost,
+        [(*charge, SubmissionState.LOST.value) for charge in lost],
     )
 
 

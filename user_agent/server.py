@@ -62,9 +62,7 @@ async def start(settings: UserAgentSettings) -> Service:
             store=store,
             policy=_policy(settings),
             issuer=RemoteIssuer(channel_to(settings.issuer, "issuer")) if settings.issuer else None,
-            credentials=CredentialFile(settings.credential_file)
-            if settings.credential_file
-            else None,
+            credentials=CredentialFile(file) if (file := settings.credential_file) else None,
             log=DeviceLog(fetch, store, log_policy, machine) if log_policy else None,
             several_persons=settings.several_persons,
             clock=service.clock,

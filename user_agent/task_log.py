@@ -30,15 +30,13 @@ CREATE TABLE IF NOT EXISTS log_evidence (
 _MAX_REFUSED: Final = 64
 """Maximum number of refused checkpoints that are kept."""
 
-FetchLoggedTask = Callable[[TaskDigest, int], Awaitable[tuple[SignedTask, LogProof]]]
-"""Fetches a task, and its proof for a device whose last checkpoint has this size."""
-
 
 @dataclass(frozen=True, slots=True)
 class DeviceLog:
     """The device's view of the log."""
 
-    fetch_logged: FetchLoggedTask
+    fetch_logged: Callable[[TaskDigest, int], Awaitable[tuple[SignedTask, LogProof]]]
+    """Fetches a task, and its proof for a device whose last checkpoint has this size."""
     store: Database
     """Has the table `LOG_TABLE`."""
     policy: WitnessPolicy

@@ -169,18 +169,13 @@ def random_report(
     )
 
 
-FirstReport = Callable[
-    [AuditSubject, Leverage, Items, int, Generator], tuple[Reports, float, float]
-]
-"""Returns reports, and their mean weights for the targets and for all items."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poisoning:
     """One kind of poisoning by fake users; called as the check of a scenario."""
 
-    first: FirstReport | None = None
-    """Draws the first report of each fake user; None: it is crafted."""
+    first: Callable[..., tuple[Reports, float, float]] | None = None
+    """Draws the first report of each fake user, and returns them and their mean weights for the
+    targets and for all items, as `answer` does; None: it is crafted."""
     sentence: str
     """In it, `{answers}` becomes the number of honest answers that raise the targets as much as one
     fake user."""
@@ -345,10 +340,7 @@ def _move(_attack: Poisoning, subject: AuditSubject, rng: Generator) -> Rows:
     fakes = subject.ports.tally(mechanism, np.repeat(report, number * n_fakes))
     before, after = (
         float(n * mechanism.moments(cells, mixture_of(task, n, counted=int(cells.sum()))).means[0])
-        for n, cells in (
-            (_MIN_USERS, honest.cells),
-            (_MIN_USERS + n_fakes, honest.cells + fakes),
-        )
+        for n, cells in ((_MIN_USERS, honest.cells), (_MIN_USERS + n_fakes, honest.cells + fakes))
     )
     expected, measured = number * weight, (after - before) / n_fakes
     moves = math.isclose(measured, expected, rel_tol=_REL_TOL)

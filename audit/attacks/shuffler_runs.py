@@ -18,16 +18,8 @@ from shuffledp.analyzer.sentinels import FALSE_ALARM, SentinelMatches, match_par
 from shuffledp.analyzer.settings import AnalyzerSettings
 from shuffledp.analyzer.storage.task_table import Sentinel
 from shuffledp.audit.finding import Checks, Finding, Rows
-from shuffledp.audit.harness.in_process_run import (
-    InProcessRun,
-    Tampering,
-    drops,
-    duplicates,
-    invents,
-    quiet_services,
-    replaces,
-    shuffles,
-)
+from shuffledp.audit.harness import in_process_run
+from shuffledp.audit.harness.in_process_run import InProcessRun, Tampering, quiet_services
 from shuffledp.audit.harness.tasks import reduced_draft, with_shufflers
 from shuffledp.audit.scenario import AuditSubject
 from shuffledp.audit.statistics import p_binomial, p_poisson
@@ -239,7 +231,7 @@ def run_attack(
 async def honest(attack: _Attack) -> None:
     """Check that a shuffler that drops no user raises no alarm."""
     checks, n, sampled = attack.checks, attack.n_users, attack.samples
-    outcome = await attack.run(shuffles, sentinels=ORDER_SENTINELS)
+    outcome = await attack.run(in_process_run.shuffles, sentinels=ORDER_SENTINELS)
     checks.require("the batch is released and no report is refused", outcome.unsuspicious)
     if outcome.result is not None:
         checks.require("sentinels do not count as users", outcome.n_users == n)
@@ -265,7 +257,9 @@ def run_losing(subject: AuditSubject, rng: Generator, *, loss: Loss) -> Rows:
 async def _lost(attack: _Attack, *, loss: Loss) -> None:
     """Lose a user's submission and, unless the shuffler samples, a sentinel in another run."""
     checks, n = attack.checks, attack.n_users
-    lose: Callable[[int], Tampering] = drops if loss == "dropped" else replaces
+    lose: Callable[[int], Tampering] = (
+        in_process_run.drops if loss == "dropped" else in_process_run.replaces
+    )
     async with attack.collection() as parties:
         await parties.shuffler.deliver(lose(_VICTIM))
         parties.shuffler.forges = True
@@ -303,7 +297,7 @@ async def duplicating(attack: _Attack) -> None:
     """Replace one user's reports, then all but one user's, with copies of a user's reports."""
     checks = attack.checks
     for times in (1, attack.n_users - 1):
-        outcome = await attack.run(duplicates(0, times=times))
+        outcome = await attack.run(in_process_run.duplicates(0, times=times))
         copies = len(outcome.delivered) - len(set(outcome.delivered))
         if copies > AnalyzerSettings.most_refused_share * len(outcome.delivered):
             checks.require("a batch of many copies is not released", outcome.result is None)
@@ -325,7 +319,7 @@ async def replaying(attack: _Attack) -> None:
     checks = attack.checks
     async with attack.collection() as parties:
         shuffler, store = parties.shuffler, parties.analyzer.store
-        await shuffler.deliver(shuffles)
+        await shuffler.deliver(in_process_run.shuffles)
         first, reports = await store.result(parties.digest), shuffler.delivered
         delivered, more = parties.analyzer.announced, [*shuffler.users, shuffler.invented_user()]
         await parties.deliver(delivered, reports)
@@ -371,7 +365,7 @@ async def injecting(attack: _Attack) -> None:
             with attack.checks.refused(f"{name} are refused", errors.WireError):
                 await parties.deliver(manifest, sent)
         attack.checks.require("nothing is charged", not await parties.analyzer.store.ledger(0))
-    outcome = await attack.run(invents(_INVENTED))
+    outcome = await attack.run(in_process_run.invents(_INVENTED))
     attack.released(outcome)
     attack.undetected.require("invented users count", outcome.n_users == n + _INVENTED)
     attack.finding(
@@ -401,7 +395,7 @@ async def closing_early(attack: _Attack) -> None:
         counted = InclusionState.COUNTED in await parties.inclusions(attack.n_users)
     checks.require("no device concludes that it was counted", not counted)
     async with attack.collection() as parties:
-        await parties.shuffler.deliver(drops(*range(n_min, attack.n_users)))
+        await parties.shuffler.deliver(in_process_run.drops(*range(n_min, attack.n_users)))
         value = value_of(parties.analyzer.task, 0)
         with checks.refused("a late submission is refused", errors.BatchStateError):
             await parties.agent.contribute(parties.digest, value, "a late user")

@@ -19,53 +19,33 @@ from numpy.typing import NDArray
 
 from shuffledp.analyzer.task_builder import complete
 from shuffledp.audit.families.family import NotCoveredError
+from shuffledp.audit.harness import party_cores
 from shuffledp.audit.harness.in_process_run import Device
-from shuffledp.audit.harness.party_cores import (
-    InlineExecutor,
-    InProcessRelay,
-    InProcessShuffler,
-    Recipient,
-)
+from shuffledp.audit.harness.party_cores import Recipient
 from shuffledp.audit.harness.tasks import reduced_draft
 from shuffledp.audit.scenario import AuditSubject
 from shuffledp.audit.statistics import TEST_LEVEL, p_rank, p_rank_sum
-from shuffledp.common.crypto.hpke import (
-    HpkePrivateKey,
-    envelope_context,
-    layer_context,
-    report_context,
-    split_every,
-)
-from shuffledp.common.crypto.signing import (
-    KeyUse,
-    SignedTask,
-    SigningIdentity,
-    sign_receipt,
-    signed_key,
-)
+from shuffledp.common.crypto import hpke, signing
+from shuffledp.common.crypto.signing import KeyUse, SignedTask, SigningIdentity
 from shuffledp.common.errors import ConflictError
 from shuffledp.common.limits import MAX_UNIX_TIME
+from shuffledp.common.messages import inclusion_proof
 from shuffledp.common.messages.batch import BatchManifest, chain_batch_id
-from shuffledp.common.messages.inclusion_proof import (
-    HASH_BYTES,
-    SALT_BYTES,
-    BatchCommitment,
-    InclusionProof,
-    Tree,
-)
+from shuffledp.common.messages.inclusion_proof import BatchCommitment, InclusionProof, Tree
 from shuffledp.common.messages.submission import PLAIN_REPORT, plain_reports, split_submission
 from shuffledp.common.task.sealing import report_sealer
 from shuffledp.common.task.task import NONCE_BYTES
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.deploy.tasks.value_parser import value_of
 from shuffledp.shuffler.delivery_client import ReceivingParty
+from shuffledp.user_agent.clients import Shuffler
 from shuffledp.user_agent.contribution import Contributor
 
 Layers = list[bytes]
 _MAX_REPORTS: Final = 2500
 _USERS: Final = (16, 64)
 _MORE_USERS: Final = 8
-_FORGED: Final = Tree(2**40, bytes(HASH_BYTES))
+_FORGED: Final = Tree(2**40, bytes(inclusion_proof.HASH_BYTES))
 
 
 class Seen(NamedTuple):
@@ -83,7 +63,7 @@ class Seen(NamedTuple):
     """Deliveries that the honest shuffler refused."""
 
 
-class ChainRun:
+class ChainRun(Shuffler):
     """
     A published task with two shufflers, and the sealed layers of its users, the victim first.
 
@@ -99,27 +79,28 @@ class ChainRun:
         if draft is None:
             raise ValueError("no small batch of this task has a finite guarantee")
         self.analyzer, self.first, self.second = (SigningIdentity.generate() for _ in range(3))
-        keys = [HpkePrivateKey.generate(draft.suite) for _ in range(3)]
+        keys = [hpke.HpkePrivateKey.generate(draft.suite) for _ in range(3)]
         self._opens_reports, self._opens_envelopes, self._opens_layers = keys
         analyzer, first, second = (key.public_key() for key in keys)
-        layers = signed_key(self.second, KeyUse.LAYERS, second, MAX_UNIX_TIME)
+        layers = signing.signed_key(self.second, KeyUse.LAYERS, second, MAX_UNIX_TIME)
         draft = replace(
             draft,
-            shuffler_key=signed_key(self.first, KeyUse.ENVELOPES, first, MAX_UNIX_TIME),
+            shuffler_key=signing.signed_key(self.first, KeyUse.ENVELOPES, first, MAX_UNIX_TIME),
             relay=draft.relay and replace(draft.relay, key=layers),
         )
         self.task = complete(draft, analyzer_key=analyzer.raw, nonce=rng.bytes(NONCE_BYTES))
         self.signed: SignedTask = self.analyzer.sign(self.task.to_bytes())
         self.digest: TaskDigest = self.signed.digest()
-        contributor, context = Contributor(self.task, self.digest), envelope_context(self.digest)
+        contributor = Contributor(self.task, self.digest)
         others = rng.integers(0, self.task.domain_size, draft.n_min + _MORE_USERS - 1).tolist()
         values = [value_of(self.task, item) for item in [0, *others]]
         self.envelopes = [contributor.prepare(value, rng).envelope for value in values]
+        context = hpke.envelope_context(self.digest)
         opened = [self._opens_envelopes.open(each, context) for each in self.envelopes]
         self.layers: Layers = [split_submission(submission)[1] for submission in opened]
         self._common: Any = {
             "pinned": self.analyzer.public_identity(),
-            "executor": self.ports.shuffler_executor(InlineExecutor()),
+            "executor": self.ports.shuffler_executor(party_cores.InlineExecutor()),
         }
 
     def sealed(self, count: int) -> Layers:
@@ -130,10 +111,9 @@ class ChainRun:
 
     async def behind_relay(self, *deliveries: Layers) -> Seen:
         """Deliver layers to an honest relay, several times, as a dishonest first shuffler."""
-        receiver, key = Recipient(self.signed, self.analyzer), self._opens_layers
-        relay = InProcessRelay(
-            self._folder(), analyzer=receiver, identity=self.second, key=key, **self._common
-        )
+        folder, receiver = Path(mkdtemp(dir=self.path)), Recipient(self.signed, self.analyzer)
+        own: Any = {"identity": self.second, "key": self._opens_layers, **self._common}
+        relay = party_cores.InProcessRelay(folder, analyzer=receiver, **own)
         await relay.start()
         filling = self.sealed(self.task.hop(0).expected_dummies)
 
@@ -153,10 +133,10 @@ class ChainRun:
 
     async def before_relay(self, aborts: int = 0, forget: int = 0) -> Seen:
         """Deliver to a relay that aborts at the end of deliveries, and commits to fewer layers."""
-        receiver, identity = Recipient(self.signed, self.second), self.second.public_identity()
+        identity, receiver = self.second.public_identity(), Recipient(self.signed, self.second)
         receiver.forget = forget
-        shuffler = InProcessShuffler(
-            self._folder(),
+        shuffler = party_cores.InProcessShuffler(
+            Path(mkdtemp(dir=self.path)),
             analyzer=Recipient(self.signed, self.analyzer),
             identity=self.first,
             key=self._opens_envelopes,
@@ -174,12 +154,9 @@ class ChainRun:
         sent = [partial(deliver, number) for number in range(aborts + 1)]
         return self._seen(0, receiver, self.layers, await self._run(shuffler, sent))
 
-    def _folder(self) -> Path:
-        return Path(mkdtemp(dir=self.path))
-
     async def _run(
         self,
-        party: InProcessRelay | InProcessShuffler,
+        party: party_cores.InProcessRelay | party_cores.InProcessShuffler,
         deliveries: Sequence[Callable[[], Awaitable[None]]],
     ) -> int:
         """Let an honest shuffler take and make deliveries; return how many it refused."""
@@ -200,7 +177,7 @@ class ChainRun:
         """Compare what a receiver got with what arrived before, the victim's report first."""
         places = {report: place for place, report in enumerate(arrived)}
         blobs = dict.fromkeys(blob for _, blob in receiver.delivered)
-        batches = [split_every(blob, len(arrived[0])) for blob in blobs]
+        batches = [hpke.split_every(blob, len(arrived[0])) for blob in blobs]
         found = [[places.get(report, -1) for report in batch] for batch in batches]
         added = [[each for each in batch if each not in places] for batch in batches]
         order = np.array(found[-1])
@@ -214,13 +191,14 @@ class ChainRun:
         )
 
     def _inside(self, layers: Layers) -> Layers:
-        return [self._opens_layers.open(each, layer_context(self.digest, 1)) for each in layers]
+        context = hpke.layer_context(self.digest, 1)
+        return [self._opens_layers.open(each, context) for each in layers]
 
     def _counts(self, sealed: Layers) -> NDArray[np.int64]:
         """Open reports, of layers as well, and count those of each item."""
         if sealed and len(sealed[0]) == self.task.sent_report_bytes:
             sealed = self._inside(sealed)
-        opener = self._opens_reports.opener(report_context(self.digest))
+        opener = self._opens_reports.opener(hpke.report_context(self.digest))
         plain = b"".join(opener(report) or b"" for report in sealed)
         items = np.frombuffer(plain, PLAIN_REPORT)["item"].astype(np.int64)
         return np.bincount(items, minlength=self.task.domain_size)
@@ -242,17 +220,15 @@ class ChainRun:
             await device.check(4)
         return self._asked
 
-    async def fetch_task(self, _: TaskDigest) -> SignedTask:
-        """Return the task."""
+    async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         return self.signed
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Acknowledge an envelope."""
-        return sign_receipt(self.first, digest, envelope)
+        return signing.sign_receipt(self.first, digest, envelope)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
         """Show the forged commitment, and note the bucket asked for."""
         self._asked.append(prefix)
-        batch, salt = chain_batch_id(digest), bytes(SALT_BYTES)
+        batch, salt = chain_batch_id(digest), bytes(inclusion_proof.SALT_BYTES)
         forged = BatchCommitment.sign(self._signer, digest, batch, _FORGED, salt)
         return InclusionProof(commitment=forged, bucket=b"", path=[])

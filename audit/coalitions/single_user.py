@@ -15,36 +15,21 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from shuffledp.audit.coalitions.whole_batch import (
-    draw_messages,
-    proven_epsilon,
-    recognized_epsilon,
-    user_worlds,
-    value_worlds,
-    weights,
-)
+from shuffledp.audit.coalitions import whole_batch
 from shuffledp.audit.finding import Checks, Finding, Rows, game_row, not_reached, run_game
 from shuffledp.audit.harness.tasks import sample_task
 from shuffledp.audit.scenario import AuditSubject, Ports
 from shuffledp.audit.statistics import p_poisson
+from shuffledp.common.accounting import guarantees
 from shuffledp.common.accounting.anonymity_set import AnonymitySet
 from shuffledp.common.accounting.assumptions import ENCRYPTED, HONEST_SHUFFLER
-from shuffledp.common.accounting.guarantees import (
-    analyzer_guarantee,
-    guarantees_under,
-    local_guarantee,
-)
 from shuffledp.common.accounting.published import BoundSetting, od_hp_theorem_1
 from shuffledp.common.mechanisms.base import Vector
 from shuffledp.common.mechanisms.hashing.string_hashing import StringHashing
 from shuffledp.common.mechanisms.weights import ResponseWeights
 from shuffledp.common.messages.guarantee import REPLACE_ONE, Guarantee
-from shuffledp.common.task.shuffler_spec import (
-    PERMUTE_ONLY,
-    RATIO_SUM,
-    GeometricNoise,
-    ShufflerSpec,
-)
+from shuffledp.common.task import shuffler_spec
+from shuffledp.common.task.shuffler_spec import GeometricNoise, ShufflerSpec
 from shuffledp.deploy.pages.guarantee_sentences import best_guarantees
 
 TESTED_DELTA: Final = 0.01
@@ -71,8 +56,9 @@ _N_MINUS_ONE_ASSUMPTIONS: Final = (
 )
 _ITEMS: Final = 26
 _USERS: Final = 10_000
+_HALF: Final = shuffler_spec.RATIO_SUM // 2
 _GEOMETRIC: Final = ShufflerSpec(
-    noise=GeometricNoise(peak=20, left_weight=RATIO_SUM // 2, right_weight=RATIO_SUM // 2, most=60)
+    noise=GeometricNoise(peak=20, left_weight=_HALF, right_weight=_HALF, most=60)
 )
 _SHUFFLER_MADE: Final = (
     ("sageo: dummies by the shuffler alone", "sageo", math.inf),
@@ -107,12 +93,12 @@ def _recognized_report(subject: AuditSubject, rng: Generator) -> Finding:
     noisy = math.isfinite(task.local_epsilon)
     if subject.of_items:
         needed, most = _trials(subject)
-        worlds = [user_worlds(subject, min(needed, most), rng, dummies=False)]
-        exact = recognized_epsilon(subject)
+        worlds = [whole_batch.user_worlds(subject, min(needed, most), rng, dummies=False)]
+        exact = whole_batch.recognized_epsilon(subject)
         required = exact if not noisy or needed <= most else 0.0
     else:
         pairs = subject.family.worst_values
-        worlds = [value_worlds(subject, pair, rng) for pair in pairs]
+        worlds = [whole_batch.value_worlds(subject, pair, rng) for pair in pairs]
     results = [run_game(*scores) for scores in worlds]
     return game_row(
         result=max(results, key=lambda result: result.empirical_epsilon_lower),
@@ -137,14 +123,16 @@ def _recognized_report(subject: AuditSubject, rng: Generator) -> Finding:
 def _with_dummies(subject: AuditSubject, rng: Generator) -> Finding:
     """Measure the effect of the user's own dummies, at a measurable δ."""
     task, parameters = subject.task, replace(subject.parameters, delta=TESTED_DELTA)
-    claimed = best_guarantees(guarantees_under(parameters, subject.n_users))["shuffler+analyzer"]
+    claims = guarantees.guarantees_under(parameters, subject.n_users)
+    claimed = best_guarantees(claims)["shuffler+analyzer"]
     messages = 1 + task.dummies.expected_per_user
     trials = int(subject.sizes.games * min(1.0, _MAX_MESSAGES / messages))
-    parameters = replace(parameters, reduction=subject.mechanism.reduction, shuffler=PERMUTE_ONLY)
+    alone, reduction = shuffler_spec.PERMUTE_ONLY, subject.mechanism.reduction
+    parameters = replace(parameters, reduction=reduction, shuffler=alone)
     return game_row(
-        result=run_game(*user_worlds(subject, trials, rng), delta=claimed.delta),
+        result=run_game(*whole_batch.user_worlds(subject, trials, rng), delta=claimed.delta),
         claimed=claimed,
-        exact=proven_epsilon(parameters, 1, 1) if claimed.delta > 0 else None,
+        exact=whole_batch.proven_epsilon(parameters, 1, 1) if claimed.delta > 0 else None,
         title="Your report among your own dummies",
         statistic="likelihood ratio of all messages of one user",
         sentence="Your own dummies make it slightly less certain which of your messages is the "
@@ -179,20 +167,21 @@ def run_n_minus_one(subject: AuditSubject, rng: Generator) -> Rows:
     if parameters.reduction is None:
         return
     trials = int(subject.sizes.games / (1 + task.dummies.expected_per_user))
-    worlds = user_worlds(subject, trials, rng)
+    worlds = whole_batch.user_worlds(subject, trials, rng)
     found, dummies = 0, subject.mechanism.dummies
     for _ in range(_FORGED_BATCHES):
-        sent, _ = draw_messages(subject, np.zeros((1, 1), dtype=np.int64), 1, rng)
+        sent, _ = whole_batch.draw_messages(subject, np.zeros((1, 1), dtype=np.int64), 1, rng)
         reports = np.concatenate([sent, dummies(_FORGED_REPORTS, rng)])
         rows = np.ascontiguousarray(reports).view(np.uint8).reshape(len(reports), -1)
         delivered = subject.ports.permute(rows, rng)
         found += Counter(map(bytes, delivered)) == Counter(map(bytes, rows))
     if task.shuffler.only_permutes:
-        claimed = analyzer_guarantee(parameters, subject.n_users, honest=1)
+        claimed = guarantees.analyzer_guarantee(parameters, subject.n_users, honest=1)
         claimed = replace(claimed, assumptions=_N_MINUS_ONE_ASSUMPTIONS)
-        exact = proven_epsilon(parameters, 1, 1)
+        exact = whole_batch.proven_epsilon(parameters, 1, 1)
     else:
-        claimed, exact = local_guarantee("analyzer", parameters), recognized_epsilon(subject)
+        claimed = guarantees.local_guarantee("analyzer", parameters)
+        exact = whole_batch.recognized_epsilon(subject)
     row = game_row(
         result=run_game(*worlds, delta=claimed.delta),
         claimed=claimed,
@@ -254,10 +243,7 @@ def run_shuffler_dummies(subject: AuditSubject, rng: Generator) -> Rows:
     """Run the n-1 attack by a shuffler that knows its dummies, the result and all other reports."""
     for design, protocol, local_epsilon in _SHUFFLER_MADE:
         other = _other_design(
-            subject,
-            shuffler=_GEOMETRIC,
-            protocol=protocol,
-            local_epsilon=local_epsilon,
+            subject, shuffler=_GEOMETRIC, protocol=protocol, local_epsilon=local_epsilon
         )
         [row] = run_n_minus_one(other, rng)
         row = replace(
@@ -297,7 +283,7 @@ def _log_odds(
     users: NDArray[np.int64] = np.arange(held.size)
     batch = np.concatenate([users, np.repeat(users, _DUMMIES)])[first] // _PRINTED_USERS
     x, other, z = (
-        np.bincount(group, weights=weights(mechanism, messages, value))
+        np.bincount(group, weights=whole_batch.weights(mechanism, messages, value))
         for value in (_X, _OTHER_X, _Z)
     )
     odds = [np.bincount(batch, weights=likelihoods / z) for likelihoods in (x, other)]

@@ -229,26 +229,19 @@ def run_colluders(subject: AuditSubject, rng: Generator) -> Rows:
     numbers |= {number for number in _HONEST_USERS if number <= n_users}
     for left in sorted(numbers, reverse=True):
         claimed = subject.ports.analyzer_guarantee(parameters, n_users, left)
+        who = "the analyzer" + f" and {n_users - left:,} colluding users" * (left < n_users)
         yield game_row(
             claimed=claimed,
             exact=proven_epsilon(parameters, left, left),
             result=run_batch_game(subject, left, left, rng) if left <= FEW_USERS else None,
             title=f"{left:,} of {n_users:,} users honest",
-            sentence=_meaning(n_users - left, claimed.epsilon),
+            sentence=f"Nothing is guaranteed against {who}."
+            if math.isinf(claimed.epsilon)
+            else f"Anything that {who} can see is at most e^ε times as likely under one value of "
+            f"yours as under another, plus δ: ε = {rounded_up(claimed.epsilon)}.",
             advice="Ask more people, or raise n_min: the more people answer, the less each answer "
             "reveals. Require tokens, so that nobody can answer under many names.",
         )
-
-
-def _meaning(colluders: int, epsilon: float) -> str:
-    """State what a guarantee against the analyzer and colluding users means."""
-    who = "the analyzer" + f" and {colluders:,} colluding users" * (colluders > 0)
-    if math.isinf(epsilon):
-        return f"Nothing is guaranteed against {who}."
-    return (
-        f"Anything that {who} can see is at most e^ε times as likely under one value of yours as "
-        f"under another, plus δ: ε = {rounded_up(epsilon)}."
-    )
 
 
 def run_skippers(subject: AuditSubject, rng: Generator) -> Rows:

@@ -1,5 +1,7 @@
 """`shuffledp audit`: simulate attacks by every coalition."""
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +9,9 @@ import typer
 
 from shuffledp.common.errors import UsageError
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.terminal.console import terminal
+from shuffledp.deploy.terminal.console import show_in_browser, terminal
+from shuffledp.deploy.terminal.files import write
+from shuffledp.deploy.terminal.json_output import dumps, print_json
 
 app = typer.Typer()
 
@@ -51,11 +55,11 @@ def audit(
     """
     # Imported here: these load all three services, which is slow.
     from shuffledp.audit import runner
+    from shuffledp.audit.report import audit_report, report_views
     from shuffledp.audit.scenario import FULL, QUICK, SMALL
 
-    console = terminal(stderr=json)
     if list_them:
-        runner.show_names(terminal())
+        report_views.show_names(runner.scenarios_named([]), terminal())
         return
     if quick and full:
         raise UsageError("use --quick or --full, not both")
@@ -69,12 +73,29 @@ def audit(
         processes=processes,
         progress=runner.progress_printer(),
     )
+    console = terminal(stderr=json)
     if self_test:
-        passed = runner.run_self_test(run, console, json=json)
+        results = run.self_test()
+        if json:
+            print_json([audit_report.self_test_json(result) for result in results])
+        else:
+            report_views.show_self_tests(results, console)
+        if not all(result.passed for result in results):
+            raise typer.Exit(1)
+        return
+    page = options.page_beside(output, html, "audit.html")
+    report = run.audit(command=shlex.join(["shuffledp", *sys.argv[1:]]))
+    fields = audit_report.as_json(report)
+    write(output, dumps(fields))
+    write(page, report_views.audit_page(report))
+    if json:
+        print_json(fields)
     else:
-        page = options.page_beside(output, html, "audit.html")
-        passed = runner.run_audit(
-            run, console, output=output, html=page, open_it=open_it, json=json
-        )
-    if not passed:
+        report_views.show_report(report, console)
+        address = page.resolve().as_uri()
+        console.print(f"Written to {output}.", markup=False, soft_wrap=True)
+        console.print(f"The report as a page: {address}", markup=False, soft_wrap=True)
+        if open_it:
+            show_in_browser(address)
+    if not report.passed:
         raise typer.Exit(1)

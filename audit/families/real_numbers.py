@@ -10,13 +10,9 @@ import numpy as np
 from shuffledp.audit.families.family import Families, Family, ReportPart
 from shuffledp.common.mechanisms.base import Randomizer, Reports, Vector
 from shuffledp.common.mechanisms.key_value.privkv import PrivKv
+from shuffledp.common.mechanisms.numeric import coordinate_sampling
 from shuffledp.common.mechanisms.numeric.coded_number import Duchi
-from shuffledp.common.mechanisms.numeric.coordinate_sampling import (
-    Harmony,
-    MultiHm,
-    MultiRphm,
-    projection,
-)
+from shuffledp.common.mechanisms.numeric.coordinate_sampling import Harmony, MultiHm, MultiRphm
 from shuffledp.common.mechanisms.numeric.laplace import Laplace
 from shuffledp.common.mechanisms.numeric.mean_est import MeanEst
 from shuffledp.common.mechanisms.numeric.number import NumberMechanism
@@ -80,7 +76,8 @@ class RandomizedNumbers(NumberFamily[NumberMechanism]):
 
     @property
     def _projection(self) -> Vector:
-        return projection(self.task.nonce, self.task.domain_size, self.spec.projected)
+        nonce, size = self.task.nonce, self.task.domain_size
+        return coordinate_sampling.projection(nonce, size, self.spec.projected)
 
     @property
     def worst_values(self) -> tuple[tuple[Value, Value], ...]:
@@ -196,8 +193,7 @@ class RandomizedPairs(RangeFamily[PrivKv]):
 
 FAMILIES: Final[Families] = {
     **dict.fromkeys(
-        (Laplace, Duchi, Piecewise, Hybrid, Harmony, MeanEst, MultiHm, MultiRphm),
-        RandomizedNumbers,
+        (Laplace, Duchi, Piecewise, Hybrid, Harmony, MeanEst, MultiHm, MultiRphm), RandomizedNumbers
     ),
     PrivKv: RandomizedPairs,
 }

@@ -7,14 +7,8 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from shuffledp.audit.families.family import (
-    Families,
-    Family,
-    ItemFamily,
-    Items,
-    ReportPart,
-    SupportDistribution,
-)
+from shuffledp.audit.families import family
+from shuffledp.audit.families.family import Families, Family, ItemFamily, Items, ReportPart
 from shuffledp.audit.families.real_numbers import NumberFamily
 from shuffledp.common.mechanisms.base import Reports, Vector
 from shuffledp.common.mechanisms.hierarchy import Hierarchy
@@ -61,10 +55,10 @@ class NodePerLevel(ViewFamily[Hierarchy], ItemFamily[Hierarchy]):
     supports_items = False
 
     @property
-    def support(self) -> SupportDistribution:
+    def support(self) -> family.SupportDistribution:
         """The first and the last item share no node."""
         dummy = float(self._view_shares @ (1 / np.array(self.task.view_sizes)))
-        return SupportDistribution(own=1.0, other=0.0, dummy=dummy, far_only=True)
+        return family.SupportDistribution(own=1.0, other=0.0, dummy=dummy, far_only=True)
 
     def place_chances(self, reports: Reports, value: int | None) -> tuple[Items, Vector] | None:
         """Return the nodes of dummies; users' are all true."""
@@ -159,8 +153,4 @@ class CellPerTable(ViewFamily[Tables]):
         return gain
 
 
-FAMILIES: Final[Families] = {
-    Hierarchy: NodePerLevel,
-    Digits: DigitPerView,
-    Tables: CellPerTable,
-}
+FAMILIES: Final[Families] = {Hierarchy: NodePerLevel, Digits: DigitPerView, Tables: CellPerTable}

@@ -23,15 +23,9 @@ from shuffledp.common.crypto.hpke_pool import HpkePool
 from shuffledp.common.crypto.key_ring import DAY, Schedule
 from shuffledp.common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from shuffledp.common.errors import PeerError
+from shuffledp.common.messages import inclusion_proof
 from shuffledp.common.messages.batch import BatchManifest, BatchPart
-from shuffledp.common.messages.inclusion_proof import (
-    HASH_BYTES,
-    SALT_BYTES,
-    BatchCommitment,
-    InclusionProof,
-    leaves_of,
-    tree_over,
-)
+from shuffledp.common.messages.inclusion_proof import SALT_BYTES, BatchCommitment, InclusionProof
 from shuffledp.common.runtime.blocks import FolderBlocks, StagedBlocks
 from shuffledp.common.runtime.key_store import KeyStore
 from shuffledp.common.runtime.metrics import ProcessMetrics
@@ -71,14 +65,34 @@ class Receiving:
     """A core that receives batches, and what a shuffler of one's own delivers to it."""
 
     staging: Any
+    announced: BatchManifest
+    """The batch whose delivery began last."""
+    delivered = b""
+    """Sealed reports of all parts, in the order of arrival."""
+
+    async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
+        """Begin to receive a batch, or continue."""
+        self.announced = manifest
+        arrived, staged = await self.staging.begin(manifest, n_parts)
+        return set(arrived), staged
+
+    async def deliver_part(self, part: BatchPart, chunks: Iterable[bytes | memoryview]) -> None:
+        """Receive a part."""
+        content = b"".join(chunks)
+        self.delivered += content
+        await self.staging.receive(part, chunks_of([content]))
+
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
+        """Return the commitment, after which the batch is moved on."""
+        signed: BatchCommitment = await self.staging.finish_delivery(digest)
+        return signed
 
     async def deliver_parts(
         self, manifest: BatchManifest, sealed: list[bytes], n_parts: int = 2
     ) -> BatchCommitment:
         """Deliver a batch in parts, like the shuffler; return the commitment to it."""
         await self.receive(manifest, sealed, n_parts)
-        signed: BatchCommitment = await self.staging.finish_delivery(manifest.task_digest)
-        return signed
+        return await Receiving.finish_delivery(self, manifest.task_digest)
 
     async def receive(self, manifest: BatchManifest, sealed: list[bytes], n_parts: int = 2) -> None:
         """Receive a batch's parts without staging the batch."""
@@ -96,14 +110,10 @@ class InProcessAnalyzer(AnalyzerCore, Receiving):
     executor: InlineExecutor
     store_type: type[Store] = Store
     most_refused_share = AnalyzerSettings.most_refused_share
-    announced: BatchManifest
-    """The batch whose delivery began last."""
 
     def __init__(self, path: Path) -> None:
         """`start` makes the core; `most_refused_share` and `checking` may be changed before."""
         self.path = path
-        self.delivered = b""
-        """Sealed reports of all parts, in the order of arrival."""
         self.seeds = itertools.count(1, 2)
         """Seeds of the generators; a restart uses a new one, so that no task repeats a nonce."""
 
@@ -138,27 +148,9 @@ class InProcessAnalyzer(AnalyzerCore, Receiving):
         self.task = Task.from_bytes(self.signed.task_bytes)
         return self.signed
 
-    # --- the shuffler's calls; see shuffler/delivery_client
-
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Return a published task."""
         return await self.registry.get(digest)
-
-    async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
-        """Begin to receive a batch, or continue."""
-        self.announced = manifest
-        arrived, staged = await self.staging.begin(manifest, n_parts)
-        return set(arrived), staged
-
-    async def deliver_part(self, part: BatchPart, chunks: Iterable[bytes | memoryview]) -> None:
-        """Receive a part."""
-        content = b"".join(chunks)
-        self.delivered += content
-        await self.staging.receive(part, chunks_of([content]))
-
-    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
-        """Return the commitment, after which the batch is released."""
-        return await self.staging.finish_delivery(digest)
 
     async def settle(self) -> None:
         """Wait until no release is in progress."""
@@ -193,7 +185,7 @@ async def chunks_of(sealed: list[bytes], size: int = 3) -> AsyncIterator[bytes]:
         yield b"".join(sealed[start : start + size])
 
 
-class Recipient:
+class Recipient(NextHop):
     """Serves one task, and takes every delivery from its start, as if nothing had arrived."""
 
     lose_answers = False
@@ -205,17 +197,14 @@ class Recipient:
         self.signed, self.identity = signed, identity
         self.delivered: list[tuple[BatchManifest, bytes]] = []
 
-    async def get_task(self, _: TaskDigest) -> SignedTask:
-        """Return the task."""
+    async def get_task(self, digest: TaskDigest) -> SignedTask:
         return self.signed
 
     async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
-        """Expect a batch."""
         self.begun, self.n_parts, self.parts = manifest, n_parts, dict[int, bytes]()
         return set(), False
 
     async def deliver_part(self, part: BatchPart, chunks: Iterable[memoryview]) -> None:
-        """Keep a part."""
         self.parts[part.part] = b"".join(chunks)
 
     async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
@@ -224,8 +213,9 @@ class Recipient:
         self.delivered.append((self.begun, blob))
         if self.lose_answers:
             raise PeerError("the answer was lost")
-        leaves, salt = leaves_of(blob, len(blob) // self.begun.n_reports), bytes(SALT_BYTES)
-        tree, _ = tree_over(leaves[HASH_BYTES * self.forget :], salt)
+        leaves = inclusion_proof.leaves_of(blob, len(blob) // self.begun.n_reports)
+        kept, salt = leaves[inclusion_proof.HASH_BYTES * self.forget :], bytes(SALT_BYTES)
+        tree, _ = inclusion_proof.tree_over(kept, salt)
         return BatchCommitment.sign(self.identity, digest, self.begun.batch_id, tree, salt)
 
 
@@ -341,10 +331,8 @@ class InProcessShuffler(InProcessCore, ShufflerCore):
         """Open the database of submissions."""
         return SqliteStore(self.path / "spool.sqlite", self.clock)
 
-    # --- devices' calls; see user_agent/clients.py
-
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
-        """Return a task."""
+        """Return a task, as devices fetch it."""
         return await self.collection.fetch_task(digest)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:

@@ -12,17 +12,11 @@ from shuffledp.common.accounting.guarantees import claimed_guarantee
 from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
 from shuffledp.common.crypto.hpke import HpkePrivateKey
 from shuffledp.common.errors import ShuffleDpError
+from shuffledp.common.task import shuffler_spec
 from shuffledp.common.task.cluster_dummies import ClusterDummies
 from shuffledp.common.task.domain_spec import EdgesSpec
 from shuffledp.common.task.draft import RelayDraft, TaskDraft
 from shuffledp.common.task.named_dummies import ItemDummies, ViewDummies
-from shuffledp.common.task.shuffler_spec import (
-    RATIO_SUM,
-    BinomialNoise,
-    GeometricNoise,
-    ItemNoise,
-    ShufflerSpec,
-)
 from shuffledp.common.task.specs import hierarchy_sizes
 from shuffledp.common.task.task import NONCE_BYTES, Task
 from shuffledp.common.task.uniform_dummies import FixedDummies
@@ -68,14 +62,14 @@ def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # fields of a draft
 
 def sample_chain() -> Task:
     """Return a task with two shufflers that each add the same noise."""
-    weight = int(RATIO_SUM * math.exp(-1 / 2))
-    noise = GeometricNoise(peak=30, left_weight=weight, right_weight=weight, most=60)
+    weight = int(shuffler_spec.RATIO_SUM * math.exp(-1 / 2))
+    noise = shuffler_spec.GeometricNoise(peak=30, left_weight=weight, right_weight=weight, most=60)
     key = HpkePrivateKey.generate().public_key().raw
     return sample_task(
         protocol="sageo",
         domain_size=26,
         local_epsilon=math.inf,
-        shuffler=ShufflerSpec(noise=noise),
+        shuffler=shuffler_spec.ShufflerSpec(noise=noise),
         shuffler_name="first.example",
         relay=RelayDraft(name="second.example", key=key, noise=noise),
     )
@@ -112,12 +106,13 @@ def reduced_draft(task: Task, *, most_reports: int, n_users: tuple[int, ...]) ->
     return None
 
 
-def _fewer(noise: ItemNoise) -> ItemNoise:
+def _fewer(noise: shuffler_spec.ItemNoise) -> shuffler_spec.ItemNoise:
     """Return a distribution of the shuffler's dummies with at most a few dozen of an item."""
-    if isinstance(noise, GeometricNoise):
+    if isinstance(noise, shuffler_spec.GeometricNoise):
         most = min(noise.most, 3 * _MAX_DUMMIES)
         return dataclasses.replace(noise, peak=min(noise.peak, _MAX_DUMMIES), most=most)
-    return BinomialNoise(trials=min(noise.most, 4 * _MAX_DUMMIES)) if noise.most else noise
+    most = min(noise.most, 4 * _MAX_DUMMIES)
+    return shuffler_spec.BinomialNoise(trials=most) if most else noise
 
 
 def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
@@ -143,24 +138,21 @@ def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
         dummies = ViewDummies.averaging(mean, hierarchy_sizes(size, min(buckets, size)))
     elif task.protocol_row.hashes:
         buckets = min(task.item_mechanism.buckets, _MAX_BUCKETS)
+    kept = ("protocol", "local_epsilon", "assumed_honest_fraction", "suite")
     return TaskDraft(
-        protocol=task.protocol,
+        **{name: getattr(task, name) for name in kept},
         domain_size=size,
         labels=task.labels[:size],
         buckets=buckets,
         edges=edges,
-        local_epsilon=task.local_epsilon,
         delta=_DELTA,
         dummies=dummies,
         shuffler=dataclasses.replace(task.hop(0).by_view[0], noise=noises[0]),
         shuffler_name=task.shufflers[0].name,
         relay=relay,
-        assumed_honest_fraction=task.assumed_honest_fraction,
         n_min=n_min,
         target_size=100 * n_min,
         deadline=FAR_FUTURE,
         shuffler_key=key,
         budget_epsilon=_MAX_EPSILON,
-        budget_delta=_DELTA,
-        suite=task.suite,
     )

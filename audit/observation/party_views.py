@@ -41,17 +41,13 @@ def views_of(record: RunRecord) -> Rows:
 def network_view(record: RunRecord) -> Finding:
     """Check that message lengths do not depend on values."""
     checks, task = Checks(), record.task
-    sizes, allowed = np.array(list(map(len, record.envelopes))), task.envelope_sizes
-    known = np.isin(sizes, allowed).all()
-    checks.require("all submissions have one of the task's lengths", bool(known))
+    sizes, allowed = [*map(len, record.envelopes)], task.envelope_sizes
+    checks.require("all submissions have one of the task's lengths", {*sizes} <= {*allowed})
     drawn = np.searchsorted(allowed, sizes)
     checks.cells("numbers of reports", drawn, task.dummies.length_probabilities())
     singles = [call for call in record.to_shuffler if call.method == "Submit"]
-    requests = [call.requests[0] for call in singles]
-    found = {
-        (len(request), len(shuffler_pb2.SubmitRequest.FromString(request).envelope))
-        for request in requests
-    }
+    requests, parsed = [call.requests[0] for call in singles], shuffler_pb2.SubmitRequest.FromString
+    found = {(len(request), len(parsed(request).envelope)) for request in requests}
     follows = len(found) == len({length for _, length in found})
     checks.require("a request's length follows from its submission's", follows)
     answers = {len(call.answer or b"") for call in singles}

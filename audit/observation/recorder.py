@@ -17,14 +17,9 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from shuffledp.audit.harness import services
 from shuffledp.audit.harness.party_cores import SCHEDULE
-from shuffledp.audit.harness.services import (
-    RecordedCall,
-    RecordingProxy,
-    Services,
-    files_of,
-    secrets_of,
-)
+from shuffledp.audit.harness.services import RecordedCall, RecordingProxy, Services
 from shuffledp.audit.harness.tasks import reduced_draft
 from shuffledp.audit.scenario import AuditSubject
 from shuffledp.common.crypto import hpke
@@ -176,7 +171,7 @@ class RunRecord:
 def stored_groups(state: Path) -> tuple[bytes, ...]:
     """Decrypt the shuffler's stored groups of submissions to unfinished tasks, in disk order."""
     stored, found = SqliteGroups(state / "spool.sqlite"), list[bytes]()
-    for name, key in secrets_of(state, _BATCH_KEYS).items():
+    for name, key in services.secrets_of(state, _BATCH_KEYS).items():
         batch_id = BatchId(bytes.fromhex(Path(name).stem.removeprefix("batch-")))
         groups = stored.read(batch_id, 0, 1 << NUMBER_BITS)
         found += [open_group(number, sealed, BatchKey(key)).reports for number, sealed in groups]
@@ -201,9 +196,9 @@ def record_run(subject: AuditSubject, rng: Generator) -> RunRecord:
     each = math.ceil(subject.task.expected_reports_per_user)
     n_users = max(draft.n_min, min(users, max(_MIN_USERS, users * _REPORTS_PER_USER // each)))
     with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder, _captured_logs() as text:
-        services = Services(Path(folder))
-        services.shuffler_ports = {"executor_of": subject.ports.shuffler_executor}
-        record = asyncio.run(_Recorder(services, n_users, rng).run(draft))
+        recorder = _Recorder(Path(folder), n_users, rng)
+        recorder.shuffler_ports = {"executor_of": subject.ports.shuffler_executor}
+        record = asyncio.run(recorder.run(draft))
         record.logs = text.getvalue()
         return record
 
@@ -221,9 +216,10 @@ def _captured_logs() -> Iterator[io.StringIO]:
         own.handlers[:], own.level, own.propagate, root.handlers[:] = before
 
 
-class _Recorder:
-    def __init__(self, services: Services, n_users: int, rng: Generator) -> None:
-        self._services, self._n_users, self._rng = services, n_users, rng
+class _Recorder(Services):
+    def __init__(self, directory: Path, n_users: int, rng: Generator) -> None:
+        super().__init__(directory)
+        self._n_users, self._rng = n_users, rng
         self._before_shuffler = RecordingProxy(party="shuffler")
         self._before_analyzer = RecordingProxy(on_delivery=lambda: self._look("delivering"))
         self._disks = dict[tuple[str, Moment], dict[str, bytes]]()
@@ -231,32 +227,32 @@ class _Recorder:
 
     async def run(self, draft: TaskDraft) -> RunRecord:
         """Run the services: start, collect, release, stop."""
-        services, tls = self._services, self._services.directory / "tls"
-        await services.start_analyzer(**_METRICS)
-        await self._before_analyzer.start(tls, services.analyzer.address)
-        await services.start_shuffler(analyzer=self._before_analyzer.address, **_METRICS)
-        await self._before_shuffler.start(tls, services.shuffler.address)
-        await services.start_user_agent(shuffler=self._before_shuffler.address, **_AGENT)
+        tls = self.directory / "tls"
+        await self.start_analyzer(**_METRICS)
+        await self._before_analyzer.start(tls, self.analyzer.address)
+        await self.start_shuffler(analyzer=self._before_analyzer.address, **_METRICS)
+        await self._before_shuffler.start(tls, self.shuffler.address)
+        await self.start_user_agent(shuffler=self._before_shuffler.address, **_AGENT)
         try:
             async with asyncio.timeout(_TIMEOUT + self._n_users):
                 return await self._collect_and_release(draft)
         finally:
-            await services.stop()
+            await self.stop()
             await self._before_shuffler.stop()
             await self._before_analyzer.stop()
 
     async def _collect_and_release(self, draft: TaskDraft) -> RunRecord:
-        rng, state = self._rng, self._state("shuffler")
+        rng, state = self._rng, self.directory / "shuffler"
         values: list[int] = rng.integers(0, draft.domain_size, self._n_users).tolist()
         names = [_planted_word(rng) for _ in range(min(_AGENT_USERS, self._n_users // 4))]
         label, header = _planted_word(rng), _planted_word(rng)
         labels = tuple(f"{label} {item}" for item in range(draft.domain_size))
         named = labels if len(labels) < _MAX_LABELS and draft.edges is None else ()
         async with (
-            self._services.operator() as analyzer_operator,
-            self._services.shuffler_operator() as shuffler_operator,
+            self.operator() as analyzer_operator,
+            self.shuffler_operator() as shuffler_operator,
         ):
-            wanted = self._services.keyed(replace(draft, labels=named))
+            wanted = self.keyed(replace(draft, labels=named))
             signed, _ = await analyzer_operator.publish_task(wanted)
             task, digest = Task.from_bytes(signed.task_bytes), signed.digest()
             await self._contribute(signed, names, values, header)
@@ -265,7 +261,7 @@ class _Recorder:
             groups = stored_groups(state)
             await shuffler_operator.close_batch(digest)
             result = await analyzer_operator.wait_for_result(digest, pause=0.1)
-            while secrets_of(state, _BATCH_KEYS):  # noqa: ASYNC110  # no call reports that the key is destroyed
+            while services.secrets_of(state, _BATCH_KEYS):  # noqa: ASYNC110  # no call reports that the key is destroyed
                 await asyncio.sleep(0.05)
             await self._scrape("over")
             self._look("over")
@@ -288,13 +284,12 @@ class _Recorder:
         self, signed: SignedTask, names: Sequence[str], values: Sequence[int], header: str
     ) -> None:
         """Submit through the user agent, then one by one, then in bulk."""
-        digest = signed.digest()
-        task = Task.from_bytes(signed.task_bytes)
+        task, digest = Task.from_bytes(signed.task_bytes), signed.digest()
         contributor, held = Contributor(task, digest), [value_of(task, item) for item in values]
         envelopes = [contributor.prepare(v, self._rng).envelope for v in held[len(names) :]]
         async with (
-            self._services.channel("user_agent", self._services.user_agent.address) as agent,
-            self._services.channel("shuffler", self._before_shuffler.address) as channel,
+            self.channel("user_agent", self.user_agent.address) as agent,
+            self.channel("shuffler", self._before_shuffler.address) as channel,
         ):
             person = user_agent_pb2_grpc.UserAgentStub(agent)
             devices = shuffler_pb2_grpc.ShufflerStub(channel)
@@ -314,24 +309,21 @@ class _Recorder:
             for method, request in calls:
                 await reply(method(request, timeout=LONG_DEADLINE, metadata=metadata), "a service")
 
-    def _state(self, party: str) -> Path:
-        return self._services.directory / party
-
     def _look(self, moment: Moment) -> None:
         """Record the batch keys and, once per moment, the files of all parties."""
-        self._batch_keys |= secrets_of(self._state("shuffler"), _BATCH_KEYS)
+        self._batch_keys |= services.secrets_of(self.directory / "shuffler", _BATCH_KEYS)
         for party in PARTIES:
-            self._disks.setdefault((party, moment), files_of(self._state(party)))
+            self._disks.setdefault((party, moment), services.files_of(self.directory / party))
 
     async def _scrape(self, moment: Moment) -> None:
         for party in PARTIES:
-            address = self._services.published(party, "metrics_address")
+            address = self.published(party, "metrics_address")
             direct = build_opener(ProxyHandler({})).open  # a proxy could not reach this machine
             page = await asyncio.to_thread(direct, f"http://{address}/metrics")
             self._metrics[f"{party} {moment}"] = page.read().decode()
 
     def _private_key(self, party: str, suite: str, public: bytes) -> hpke.HpkePrivateKey:
-        store = KeyStore(StateDirectory.open(self._state(party)), SCHEDULE)
+        store = KeyStore(StateDirectory.open(self.directory / party), SCHEDULE)
         return store.private_key(suite, public, whose=f"{party}_key")
 
 

@@ -2,10 +2,10 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from shuffledp.audit.families.references import family_of
-from shuffledp.audit.finding import HEADINGS, UNTESTED, Finding, Findings, Heading, failed
+from shuffledp.audit.finding import UNTESTED, Finding, Findings, Heading, failed
 from shuffledp.audit.scenario import Scenario
 from shuffledp.audit.statistics import FAMILY_LEVEL, MAX_TESTS
 from shuffledp.common.messages.guarantee import Coalition, Guarantee, rounded_up
@@ -102,8 +102,8 @@ class AuditReport:
     @property
     def by_heading(self) -> dict[Heading, Findings]:
         """Findings by heading, in the order of the headings; those that failed come first."""
-        rows = sorted(self.findings, key=lambda row: row.passed)
-        return {name: tuple(row for row in rows if row.heading == name) for name in HEADINGS}
+        names, rows = get_args(Heading), sorted(self.findings, key=lambda row: row.passed)
+        return {name: tuple(row for row in rows if row.heading == name) for name in names}
 
     @property
     def false_alarm(self) -> float:
@@ -151,6 +151,11 @@ class AuditReport:
         return [name for name, other in best.items() if other.epsilon == weakest.epsilon]
 
     @property
+    def lower_epsilon(self) -> str:
+        """A local ε that reveals less, rounded up."""
+        return rounded_up(min(self.task.local_epsilon / 2, UserAgentSettings.local_epsilon_cap))
+
+    @property
     def largest_gain(self) -> Finding | None:
         """The weakest point's most important attack with a gain, if any."""
         for row in self.attacks_by(self.weakest.coalition):
@@ -159,104 +164,43 @@ class AuditReport:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A possible change to a task, and its effect."""
+_ACTIONS: Final = {
+    "one shuffler": "Give up the second shuffler, and let every device add noise to its report",
+    "first noise": "Let every device add noise to its report",
+    "ask once": "Omit population if these people are never asked again",
+    "operators": "Let different organizations operate the shuffler, the issuer and the analyzer",
+    "organizations": "Let two organizations operate the two shufflers",
+    "tokens": "Require one-time tokens: publish the next task with --token-key",
+    "shuffler": "Choose a protocol that relies on a shuffler, such as od-hp",
+    "dummies": "Raise dummies_per_user",
+    "more reports": "More users, a larger n_min or a few more dummies do not help here",
+    "more users": "More users do not help here",
+}
 
-    action: str
-    """A short instruction; if `helps` is false, a change without effect."""
-    why: str
-    helps: bool = True
 
+def changes(report: AuditReport) -> dict[str, str]:
+    """
+    Return possible changes to a task as instructions, by name; pages/audit.html says why.
 
-def changes(report: AuditReport) -> tuple[Change, ...]:
-    """Return changes that help against the weakest point, best first, then those that do not."""
+    Those that help against the weakest point come first, best first. Others have no effect.
+    """
     task, weakest = report.task, report.weakest.coalition
+    lower = family_of(task).less_revealing(report.lower_epsilon)
+    actions = _ACTIONS | {"noise": lower, "n_min": f"Raise n_min, now {task.n_min:,}"}
+    noise = "first noise" if math.isinf(task.local_epsilon) else "noise"
     if weakest in {"shuffler+analyzer", "issuer+analyzer"}:
-        return (_noise(task), _INDEPENDENT_OPERATORS, _MORE_REPORTS)
-    if weakest == "both-shufflers+analyzer":
-        return (_TWO_ORGANIZATIONS, _noise(task))
-    if weakest == "analyzer+sybils":
-        return (_TOKENS, _noise(task))
-    if not task.amplified:
-        relying = _ASK_ONCE if task.protocol_row.amplified else _RELY_ON_A_SHUFFLER
-        return (_noise(task), relying, _MORE_USERS)
-    more_users = Change(
-        f"Raise n_min, now {task.n_min:,}",
-        "More people then hide each report before anything is released.",
-    )
-    dummies = (_MORE_DUMMIES,) if task.protocol_row.dummy_distributions else ()
-    return (more_users, *dummies, _noise(task))
-
-
-def _noise(task: Task) -> Change:
-    other = rounded_up(min(task.local_epsilon / 2, UserAgentSettings.local_epsilon_cap))
-    plan = f"`shuffledp plan --local-cap {other}` finds the parameters with the least error"
+        names = [noise, "operators", "more reports"]
+    elif weakest == "both-shufflers+analyzer":
+        names = ["organizations", "one shuffler"]
+    elif weakest == "analyzer+sybils":
+        names = ["tokens", noise]
+    elif not task.amplified:
+        names = [noise, "ask once" if task.protocol_row.amplified else "shuffler", "more users"]
+    else:
+        names = ["n_min", *["dummies"] * bool(task.protocol_row.dummy_distributions), noise]
     if task.relay:
-        return Change(
-            "Give up the second shuffler, and let every device add noise to its report",
-            "No protocol with local noise has two shufflers. One such as mixdump or od-hp, with "
-            f"local_epsilon = {other} or less, holds against everybody, in place of the claim "
-            "against the analyzer and one of two shufflers. Shares then become less exact; "
-            f"{plan}.",
-        )
-    if math.isinf(task.local_epsilon):
-        return Change(
-            "Let every device add noise to its report",
-            f"Reports of the protocol {task.protocol} are not randomized: anyone who knows "
-            "which reports are yours may learn your value. Publish the next task under a protocol "
-            "with local noise, such as mixdump or od-hp, and with local_epsilon = "
-            f"{other} or less. Shares then become less exact; {plan}.",
-        )
-    return Change(
-        family_of(task).less_revealing(other),
-        "Each device then adds more noise to its report, and this noise is all that protects a "
-        "person from somebody who knows which report is theirs. The result becomes less exact; "
-        f"{plan}. Tasks are immutable: publish a new one.",
-    )
-
-
-_ASK_ONCE: Final = Change(
-    "Omit population if these people are never asked again",
-    "Permanent responses to a population are the same in every task, so no amplification by the "
-    "shuffler is claimed; for a single task it can be.",
-)
-_INDEPENDENT_OPERATORS: Final = Change(
-    "Let different organizations operate the shuffler, the issuer and the analyzer",
-    "Let them share no machine, key or administrator, and forbid pooling by contract. This does "
-    "not change the figure, but makes it unlikely that the two ever pool what they saw. As long as "
-    "one organization operates both, no better figure holds.",
-)
-_TWO_ORGANIZATIONS: Final = Change(
-    "Let two organizations operate the two shufflers",
-    "The claim against the analyzer and one shuffler holds as long as the other is honest. Let the "
-    "two share no machine, key or administrator, and forbid pooling by contract.",
-)
-_TOKENS: Final = Change(
-    "Require one-time tokens: publish the next task with --token-key",
-    "Without them anybody, the analyzer too, can fill a batch with submissions of their own and "
-    "subtract them. With tokens, that takes the issuer's help or people who are entitled to them.",
-)
-_MORE_REPORTS: Final = Change(
-    "More users, a larger n_min or a few more dummies do not help here",
-    "They hide a report among others from the analyzer alone. The shuffler and analyzer together "
-    "know which reports are yours.",
-    helps=False,
-)
-_RELY_ON_A_SHUFFLER: Final = Change(
-    "Choose a protocol that relies on a shuffler, such as od-hp",
-    "Then the analyzer cannot link reports to people, and learns much less about one person at the "
-    "same error. What the shuffler and analyzer learn together does not change.",
-)
-_MORE_USERS: Final = Change(
-    "More users do not help here",
-    "Only its own noise protects each report. More users make shares more exact.",
-    helps=False,
-)
-_MORE_DUMMIES: Final = Change(
-    "Raise dummies_per_user",
-    "Dummies hide a report among others without more users; they cost traffic.",
-)
+        names = ["one shuffler" if name == noise else name for name in names]
+    return {name: actions[name] for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,4 +254,15 @@ def as_json(report: AuditReport) -> dict[str, Any]:
         **{name: getattr(report.task, name) for name in ("protocol", "kind", "local_epsilon")},
         **{name: getattr(report, name) for name in names},
         "weakest_coalition": report.weakest.coalition,
+    }
+
+
+def self_test_json(result: SelfTestResult) -> dict[str, Any]:
+    """Return the fields of a self-test's result."""
+    return {
+        "scenario": result.scenario.name,
+        "weakness": result.scenario.weakness.sentence,
+        "applies": result.applies,
+        "rang": result.detected,
+        "said": [row.sentence for row in failed(result.weakened)],
     }

@@ -3,22 +3,15 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from textwrap import fill, wrap
 from typing import Any, Final
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from shuffledp.audit.finding import (
-    HEADINGS,
-    LIMITS,
-    PASSING,
-    VERDICT_DESCRIPTIONS,
-    Finding,
-    Heading,
-    failed,
-)
+from shuffledp.audit.finding import LIMITS, PASSING, VERDICT_DESCRIPTIONS, Finding, failed
 from shuffledp.audit.report.audit_report import AuditReport, SelfTestResult, changes
+from shuffledp.audit.scenario import Scenario
 from shuffledp.audit.statistics import FAMILY_LEVEL, TEST_LEVEL
 from shuffledp.common.messages.guarantee import claimed, rounded_down, rounded_up
 from shuffledp.deploy.pages import figures
@@ -29,7 +22,7 @@ from shuffledp.deploy.pages.guarantee_sentences import (
 )
 from shuffledp.deploy.pages.page import render
 from shuffledp.deploy.terminal.escape import escaped
-from shuffledp.deploy.terminal.tables import add_columns, fit_table, print_whole
+from shuffledp.deploy.terminal.tables import print_rows
 
 NOT_TRIED: Final = "not tried"
 
@@ -46,10 +39,14 @@ _COLUMNS: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "expected": ("expected", "{:.4g}".format),
     "found": ("measured", "{:.4g}".format),
 }
-_DISPENSABLE: Final = ("expected", "found", "measured δ", "ceiling")
-"""Columns dropped on a narrow terminal; audit.json and the page contain them."""
-_TITLE_FRACTION: Final = 3
-"""Titles use at most the terminal's width divided by this."""
+_TEXTS: Final = ("checked", "against", "verdict")
+_ORDER: Final = (
+    *("checked", "against", "claimed", "computed", "measured", "verdict"),
+    *("ceiling", "measured δ", "expected", "found"),
+)
+_VERDICT_WIDTH: Final = 12
+_ROOM_OF_FIGURES: Final = 45
+"""Characters of a line that the two texts before the figures leave to them."""
 _LEGEND: Final[Mapping[str, str]] = {
     "(…)": "the attacked design, if it is not this task",
     "claimed": "a theorem's upper bound on epsilon, at the delta below it or at 0",
@@ -89,10 +86,7 @@ def audit_page(report: AuditReport) -> str:
         advised={row.advice: id_ for id_, row in reversed((broken | by_id).items()) if row.advice},
         coalitions=coalitions,
         untried=[coalition_name(row["coalition"]) for row in coalitions if row["attack"] is None],
-        headings=[
-            (name.replace(" ", "-"), name.capitalize(), HEADINGS[name], under)
-            for name, under in headings.items()
-        ],
+        headings=headings,
         verdicts=VERDICT_DESCRIPTIONS,
         false_alarm=_one_in(report.false_alarm),
         family_level=_one_in(FAMILY_LEVEL),
@@ -192,8 +186,8 @@ def show_report(report: AuditReport, console: Console) -> None:
     if math.isfinite(epsilon := weakest.epsilon):
         claim = f"epsilon {rounded_up(epsilon)} at delta {rounded_up(weakest.delta)}"
     show_line(f"Weakest point: {escaped(weakest.coalition)}, {claim}.")
-    for change in changes(report):
-        show_line(f"* {escaped(change.action)}.")
+    for action in changes(report).values():
+        show_line(f"* {escaped(action)}.")
     if report.idle:
         show_line(f"Nothing to run on this task: {', '.join(report.idle)}.")
     if report.other_kinds:
@@ -205,62 +199,42 @@ def show_report(report: AuditReport, console: Console) -> None:
 
 
 def _show_tables(report: AuditReport, console: Console) -> None:
-    """Print a table per heading, failures last, and a legend of columns and verdicts."""
-    shown, narrow = set[object](), False
+    """Print the figures under each heading, failures last, and a legend of columns and verdicts."""
+    shown = set[object]()
     for heading, rows in report.by_heading.items():
         if rows:
-            table, dropped = _table(heading, sorted(rows, key=lambda row: not row.passed), console)
-            print_whole(table, console)
-            console.print()
-            shown |= {column.header for column in table.columns} | {row.verdict for row in rows}
+            ordered = sorted(rows, key=lambda row: not row.passed)
+            cells = [_cells(row, console.width) for row in ordered]
+            console.print(heading.capitalize(), style="italic")
+            print_rows(cells, console, _TEXTS, order=_ORDER)
+            shown |= {row.verdict for row in rows}.union(*cells)
             shown |= {"(…)" for row in rows if row.subject}
-            narrow |= dropped
     legend = Table.grid("shown", "meaning", padding=(0, 2, 0, 0))
     for name in filter(shown.__contains__, _LEGEND):
         legend.add_row(name, f"{_LEGEND[name]}.")
     console.print(legend, style="dim")
-    if narrow:
-        console.print("A wider terminal shows more columns; the JSON has them all.", style="dim")
     console.print()
 
 
-def _table(heading: Heading, rows: Sequence[Finding], console: Console) -> tuple[Table, bool]:
-    """Return the table of a heading's findings, and whether nonempty columns were dropped."""
-    cells = {
-        "checked": [escaped(row.title + f" ({row.subject})" * bool(row.subject)) for row in rows],
-        "against": [
-            _NONE if row.coalition == "nobody" else escaped(row.coalition.replace("+", " + "))
-            for row in rows
-        ],
-        **{name: [_figure(name, row) for row in rows] for name in _COLUMNS},
-        "verdict": [row.verdict if row.passed else row.verdict.upper() for row in rows],
+def _cells(row: Finding, width: int) -> dict[str, str]:
+    """Return a finding's cells by column, with texts folded for a terminal of this width."""
+    texts = {
+        "checked": row.title + f" ({row.subject})" * bool(row.subject),
+        "against": "" if row.coalition == "nobody" else row.coalition.replace("+", " + "),
     }
-
-    def make(columns: Sequence[str]) -> Table:
-        table = Table(
-            title=heading.capitalize(),
-            title_justify="left",
-            box=SIMPLE_HEAD,
-            show_edge=False,
-            pad_edge=False,
-            padding=(0, 1, 0, 0),
-        )
-        add_columns(table, {name: "right" if name in _COLUMNS else "left" for name in columns})
-        table.columns[0].max_width = console.width // _TITLE_FRACTION
-        table.columns[-1].min_width = max(len(word) for row in rows for word in row.verdict.split())
-        for row, *texts in zip(rows, *(cells[name] for name in columns), strict=True):
-            table.add_row(*texts, style=_STYLES[row.passed])
-        return table
-
-    filled = [name for name, texts in cells.items() if set(texts) != {_NONE}]
-    return fit_table(make, filled, _DISPENSABLE, console)
-
-
-def _figure(column: str, row: Finding) -> str:
-    name, format_figure = _COLUMNS[column]
-    figure: float | None = getattr(row, name)
-    text = _NONE if figure is None or math.isnan(figure) else format_figure(figure)
-    return f"{text}\nδ {rounded_up(row.delta)}" if column == "claimed" and row.delta else text
+    room = max(2 * _VERDICT_WIDTH, width - _ROOM_OF_FIGURES) // 2
+    folded = {name: wrap(text, room) for name, text in texts.items() if text}
+    cells = {name: "\n".join(map(escaped, lines)) for name, lines in folded.items()}
+    for column, (name, format_figure) in _COLUMNS.items():
+        figure: float | None = getattr(row, name)
+        if figure is not None and not math.isnan(figure):
+            cells[column] = format_figure(figure)
+    if "claimed" in cells and row.delta:
+        cells["claimed"] += f"\nδ {rounded_up(row.delta)}"
+    verdict = row.verdict if row.passed else row.verdict.upper()
+    cells["verdict"] = fill(verdict, _VERDICT_WIDTH)
+    style = f"[{_STYLES[False]}]" * (not row.passed)  # nothing may follow escaped text
+    return {name: style + text for name, text in cells.items()}
 
 
 def show_self_tests(results: Sequence[SelfTestResult], console: Console) -> None:
@@ -274,3 +248,11 @@ def show_self_tests(results: Sequence[SelfTestResult], console: Console) -> None
     n_failed = sum(not result.passed for result in results)
     verdict = f"{n_failed} FAILED THE SELF-TEST" if n_failed else "every weakness was detected"
     console.print(f"Scenarios run with a weakness: {len(results)}; {verdict}.")
+
+
+def show_names(scenarios: Sequence[Scenario], console: Console) -> None:
+    """Print the scenarios, each with its title and the weakness of its self-test."""
+    table = Table.grid("name", "title", padding=(0, 2, 0, 0))
+    for scenario in scenarios:
+        table.add_row(scenario.name, f"{scenario.title}\nself-test: {scenario.weakness.sentence}")
+    console.print(table)

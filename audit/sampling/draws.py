@@ -17,20 +17,10 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from shuffledp.audit import statistics
 from shuffledp.audit.families.family import ReportPart
 from shuffledp.audit.finding import Checks, Rows
 from shuffledp.audit.scenario import AuditSubject
-from shuffledp.audit.statistics import (
-    Places,
-    joint_p,
-    p_binomial,
-    p_blocks,
-    p_cells,
-    p_poisson,
-    p_rank,
-    p_shares,
-    p_successions,
-)
 from shuffledp.common.crypto.randomness import secure_generator
 from shuffledp.common.mechanisms.base import Reports
 from shuffledp.shuffler.permutation import SealedReports, scatter
@@ -43,9 +33,11 @@ _MIN_SEEDS_PER_CELL: Final = 200
 """Minimum expected count of seeds in each tested cell."""
 _PRODUCTION_DIVISOR: Final = 8
 """Divisor of the number of reports drawn from the production generator."""
-Ordering = Callable[[int, Generator], Places]
+Ordering = Callable[[int, Generator], statistics.Places]
 Permute = Callable[[SealedReports, Generator], SealedReports]
 
+_ORDERINGS: Final = (("in one bucket", 1, 1.0), ("in buckets", 3, 0.1))
+"""Name and number of buckets of each ordering, and its share of the draws."""
 _SMALL_BATCHES: Final = (2, 3, 4)
 _MIN_EXPECTED: Final = 105
 """Minimum expected count of each order of a small batch."""
@@ -89,7 +81,8 @@ def _check_items(checks: Checks, subject: AuditSubject, rng: Generator) -> None:
             int(mechanism.supports(draw(value, each, source), value).sum())
             for value in values.tolist()
         ]
-        checks.test(f"a report: {name}", p_shares(own, each * task.own_reports, family.support.own))
+        p_value = statistics.p_shares(own, each * task.own_reports, family.support.own)
+        checks.test(f"a report: {name}", p_value)
     samples: list[tuple[int | None, Reports]] = [
         (value, draw(value, number, rng)) for value in (0, task.domain_size - 1)
     ]
@@ -101,7 +94,9 @@ def _check_items(checks: Checks, subject: AuditSubject, rng: Generator) -> None:
         _check_support(checks, subject, reports, value)
         if "seed" in (reports.dtype.names or ()):
             _check_seeds(checks, what, family.n_seeds, reports["seed"].astype(np.uint64))
-        _check_places(checks, subject, reports, value)
+        # Of a report on a value, the place is relative to the value's.
+        if (found := family.place_chances(reports, value)) is not None:
+            checks.cells(f"{what}: buckets and positions", *found)
 
 
 def _check_support(
@@ -120,10 +115,10 @@ def _check_support(
         else:
             name, chance = "a report supports another item", support.other
         supporting = int(mechanism.supports(reports, item).sum())
-        checks.test(name, p_binomial(supporting, len(reports), chance))
+        checks.test(name, statistics.p_binomial(supporting, len(reports), chance))
     if value is not None and not support.far_only:
         both = mechanism.supports(reports, value) & mechanism.supports(reports, last - value)
-        p_value = p_binomial(int(both.sum()), len(reports), support.both)
+        p_value = statistics.p_binomial(int(both.sum()), len(reports), support.both)
         checks.test("a report supports both of two items", p_value)
 
 
@@ -139,19 +134,11 @@ def _check_seeds(checks: Checks, what: str, number: int, seeds: NDArray[np.uint6
     sizes[-1] = number - width * (len(sizes) - 1)
     checks.cells(f"{what}: ranges of seeds", (seeds // np.uint64(width)).astype(np.int64), sizes)
     # Without seed 0 the hash family is not pairwise independent.
-    zeros = int((seeds == 0).sum())
-    checks.test(f"{what}: seed 0 as often as any other", p_poisson(zeros, len(seeds) / number))
+    p_zero = statistics.p_poisson(int((seeds == 0).sum()), len(seeds) / number)
+    checks.test(f"{what}: seed 0 as often as any other", p_zero)
     same = int((seeds[1:] == seeds[:-1]).sum())
-    checks.test(f"{what}: neighbours with equal seeds", p_poisson(same, (len(seeds) - 1) / number))
-
-
-def _check_places(
-    checks: Checks, subject: AuditSubject, reports: Reports, value: int | None
-) -> None:
-    """Test the places that reports name, if they name any, relative to the value's."""
-    if (found := subject.family.place_chances(reports, value)) is not None:
-        what = "a dummy" if value is None else "a report"
-        checks.cells(f"{what}: buckets and positions", *found)
+    p_same = statistics.p_poisson(same, (len(seeds) - 1) / number)
+    checks.test(f"{what}: neighbours with equal seeds", p_same)
 
 
 def _check_parts(checks: Checks, parts: Iterable[ReportPart]) -> None:
@@ -162,16 +149,19 @@ def _check_parts(checks: Checks, parts: Iterable[ReportPart]) -> None:
             cells = part.cells if part.which is None else part.cells[part.which == number]
             seen = np.bincount(cells, minlength=len(chances))
             checks.require(f"{part.name}: within the range", len(seen) == len(chances))
-            p_value = p_cells(seen[: len(chances)], chances)
+            p_value = statistics.p_cells(seen[: len(chances)], chances)
             levels.setdefault(part.name, []).extend([] if p_value is None else [p_value])
     for name, found in levels.items():
-        checks.test(f"the distribution of {name}", joint_p(found) if found else None)
+        checks.test(f"the distribution of {name}", statistics.joint_p(found) if found else None)
 
 
-def shuffled(
-    n: int, rng: Generator, permute: Permute, *, parts: int = 1, buckets: int = 1
-) -> Places:
-    """Order n reports, which contain their arrival index, like the shuffler."""
+def _order(n: int, rng: Generator, permute: Permute, *, buckets: int) -> statistics.Places:
+    """
+    Order n reports, which contain their arrival index, like the shuffler.
+
+    Into several buckets, they are scattered in many parts, like a large batch.
+    """
+    parts = max(1, n // 3) if buckets > 1 else 1
     arrived: SealedReports = np.arange(n, dtype=np.uint32).view(np.uint8).reshape(n, 4)
     scattered = [scatter(reports, buckets, rng) for reports in np.array_split(arrived, parts)]
     filled = [np.concatenate(reports) for reports in zip(*scattered, strict=True)]
@@ -179,20 +169,11 @@ def shuffled(
     return ordered.view(np.uint32)[:, 0].astype(np.int64)
 
 
-def in_buckets(n: int, rng: Generator, permute: Permute) -> Places:
-    """Order n reports like a large batch, with many parts and three buckets."""
-    return shuffled(n, rng, permute, parts=max(1, n // 3), buckets=3)
-
-
-_ORDERINGS: Final = {"in one bucket": (shuffled, 1.0), "in buckets": (in_buckets, 0.1)}
-"""Orderings by name, each with its share of the draws."""
-
-
 def run_orders(subject: AuditSubject, rng: Generator) -> Rows:
     """Test that orderings are uniform."""
     checks, sizes = Checks(), subject.sizes.orders
-    for name, (ordered, share) in _ORDERINGS.items():
-        ordering = partial(ordered, permute=subject.ports.permute)
+    for name, buckets, share in _ORDERINGS:
+        ordering = partial(_order, permute=subject.ports.permute, buckets=buckets)
         for size in _SMALL_BATCHES:
             orders = max(_MIN_EXPECTED * math.factorial(size), int(share * sizes / 20))
             _check_every_order(checks, name, ordering, (orders, size), rng)
@@ -210,18 +191,18 @@ def run_orders(subject: AuditSubject, rng: Generator) -> Rows:
     )
 
 
-def check_order(checks: Checks, name: str, order: Places) -> None:
+def check_order(checks: Checks, name: str, order: statistics.Places) -> None:
     """Test one order of thousands of reports."""
     n, places = len(order), np.arange(len(order))
     checks.require(f"{name}: nothing is lost", bool((np.sort(order) == places).all()))
-    checks.test(f"{name}: neighbours stay neighbours", p_successions(order))
+    checks.test(f"{name}: neighbours stay neighbours", statistics.p_successions(order))
     steps = np.abs(np.diff(order))
     near = 2 * sum(n - step for step in range(1, _MAX_DISTANCE + 1)) / n
     seen = int((steps <= _MAX_DISTANCE).sum())
-    checks.test(f"{name}: neighbours stay near", p_poisson(seen, near))
-    checks.test(f"{name}: positions kept", p_poisson(int((order == places).sum()), 1.0))
-    checks.test(f"{name}: early stays early", p_rank(order))
-    checks.test(f"{name}: blocks spread", p_blocks(order, _BLOCKS))
+    checks.test(f"{name}: neighbours stay near", statistics.p_poisson(seen, near))
+    checks.test(f"{name}: positions kept", statistics.p_poisson(int((order == places).sum()), 1.0))
+    checks.test(f"{name}: early stays early", statistics.p_rank(order))
+    checks.test(f"{name}: blocks spread", statistics.p_blocks(order, _BLOCKS))
 
 
 def _check_every_order(

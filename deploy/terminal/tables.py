@@ -1,6 +1,6 @@
 """Rich tables that fold text but never truncate numbers."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -26,51 +26,38 @@ def add_columns(table: Table, headings: Mapping[str, JustifyMethod]) -> None:
         table.add_column(heading, justify=side, overflow="fold", min_width=longest)
 
 
-def fit_table(
-    build: Callable[[Sequence[str]], Table],
-    headings: Sequence[str],
-    dispensable: Sequence[str],
-    console: Console,
-) -> tuple[Table, bool]:
-    """
-    Build a table, dropping columns, in the order of `dispensable`, until it fits the console.
-
-    Returns the table, and whether a column was dropped.
-    """
-    unfolded = console.options.update(max_width=_MAX_WIDTH)
-    shown, droppable = list(headings), [heading for heading in dispensable if heading in headings]
-    table = build(shown)
-    while droppable and Measurement.get(console, unfolded, table).maximum > console.width:
-        shown.remove(droppable.pop(0))
-        table = build(shown)
-    return table, len(shown) < len(headings)
-
-
 def print_rows(
-    rows: Sequence[Mapping[str, str]], console: Console, texts: Collection[str], *, fixed: int = 1
+    rows: Sequence[Mapping[str, str]],
+    console: Console,
+    texts: Collection[str],
+    *,
+    fixed: int = 1,
+    order: Sequence[str] = (),
 ) -> None:
     """
     Print cells by heading; those under `texts` are aligned left, figures right.
 
-    Columns that do not fit follow in further tables, which begin with the first `fixed` columns
-    again, and leave out rows without other cells.
+    Columns are in `order`, which names all, or else in that of their first cells. Those that do not
+    fit follow in further tables, which begin with the first `fixed` columns again, and leave out
+    rows without other cells.
     """
-    headings = [*dict.fromkeys(chain.from_iterable(rows))]
+    found = dict.fromkeys(chain.from_iterable(rows))
+    headings = [name for name in order or found if name in found]
     first, rest = headings[:fixed], headings[fixed:]
-
-    def build(shown: Sequence[str]) -> Table:
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-        names = [*first, *shown]
-        add_columns(table, {name: "left" if name in texts else "right" for name in names})
-        for cells in rows:
-            if cells.keys() & {*shown}:
-                table.add_row(*(cells.get(name, "-") for name in names))
-        return table
-
+    unfolded = console.options.update(max_width=_MAX_WIDTH)
     while rest:
-        table, _ = fit_table(build, rest, rest[:0:-1], console)
+        for n_shown in range(len(rest), 0, -1):
+            shown = rest[:n_shown]
+            table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+            names = [*first, *shown]
+            add_columns(table, {name: "left" if name in texts else "right" for name in names})
+            for cells in rows:
+                if cells.keys() & {*shown}:
+                    table.add_row(*(cells.get(name, "-") for name in names))
+            if Measurement.get(console, unfolded, table).maximum <= console.width:
+                break
         print_whole(table, console)
-        rest = rest[len(table.columns) - len(first) :]
+        rest = rest[n_shown:]
 
 
 def print_whole(table: Table, console: Console) -> None:

@@ -36,7 +36,7 @@ from shuffledp.deploy.load.users import seal_values
 from shuffledp.lab.planning.capacity import cost
 from shuffledp.lab.planning.opening_time import measure_opening_seconds
 from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from shuffledp.user_agent.clients import RemoteIssuer, request_token
+from shuffledp.user_agent.clients import RemoteIssuer
 from shuffledp.user_agent.credentials import CredentialFile
 from tests.benchmarks.conftest import Best, Line
 from tests.support.clients import publish
@@ -235,7 +235,8 @@ async def _submissions(cluster: Cluster) -> Figures:
         async with open_channel(
             cluster.issuer.address, "issuer", authority, options=own_connection
         ) as channel:
-            tokens.append(await request_token(RemoteIssuer(channel), pending, credential))
+            request = pending.key.key_id, pending.blinded(), credential
+            tokens.append(pending.finalize(await RemoteIssuer(channel).issue(*request)))
 
     async def submit(given: tuple[Any, bytes]) -> None:
         async with destination.open() as channel:

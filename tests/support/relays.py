@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shuffledp.audit.harness.party_cores import InProcessRelay, chunks_of
+from shuffledp.audit.harness.party_cores import InProcessRelay
 from shuffledp.common.crypto.hpke import HpkePrivateKey, report_context, split_every
 from shuffledp.common.crypto.signing import SignedTask
 from shuffledp.common.errors import PeerRefusalError, PeerUnableError, ShuffleDpError
@@ -48,18 +48,17 @@ class Relay(InProcessRelay):
     async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
         """Begin to receive a batch, or continue."""
         with _Refusals():
-            arrived, staged = await self.staging.begin(manifest, n_parts)
-        return set(arrived), staged
+            return await super().begin_delivery(manifest, n_parts)
 
     async def deliver_part(self, part: BatchPart, chunks: Iterable[bytes | memoryview]) -> None:
         """Receive a part."""
         with _Refusals():
-            await self.staging.receive(part, chunks_of([b"".join(chunks)]))
+            await super().deliver_part(part, chunks)
 
     async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
         """Return the commitment, after which the batch is permuted."""
         with _Refusals():
-            return await self.staging.finish_delivery(digest)
+            return await super().finish_delivery(digest)
 
     async def deliver(
         self, layers: list[bytes], users: int, n_parts: int = 2, **changes: Any

@@ -10,11 +10,7 @@ import sys
 from typing import Final
 
 import shuffledp.common.runtime.blas_threads  # noqa: F401  # before numpy
-from shuffledp.common.accounting.claims import (
-    check_central_claim,
-    check_coalition_claim,
-    check_local_claim,
-)
+from shuffledp.common.accounting import claims
 from shuffledp.common.errors import ShuffleDpError
 from shuffledp.common.task.task import Task
 from shuffledp.witness.checking.task_checks import OUT_OF_MEMORY
@@ -29,9 +25,9 @@ def refusal(task_bytes: bytes) -> str:
     """Return the rule that a task breaks; empty if it breaks none. Cost: see `delta_at_claim`."""
     try:
         task = Task.from_bytes(task_bytes)
-        check_local_claim(task)
-        check_central_claim(task)
-        check_coalition_claim(task)
+        claims.check_local_claim(task)
+        claims.check_central_claim(task)
+        claims.check_coalition_claim(task)
     except ShuffleDpError as error:
         return str(error)[:_MAX_CHARACTERS]
     return ""

@@ -21,10 +21,8 @@ async def start(settings: CheckingWitnessSettings) -> Service:
     async with Service.starting(settings, "witness", OF_SERVERS, SystemClock(), state) as service:
         pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
         head = CosignedHead(state, pinned, WITNESS, service.clock, CHECKING)
-        earlier = [
-            PublicIdentity.from_hex(text, "earlier_identities")
-            for text in settings.earlier_identities
-        ]
+        texts = settings.earlier_identities
+        earlier = [PublicIdentity.from_hex(text, "earlier_identities") for text in texts]
         servicer = CheckingServicer(head, TaskChecks([pinned, *earlier], service.clock))
         add_services = partial(log_pb2_grpc.add_CheckingWitnessServicer_to_server, servicer)
         await service.serve("shuffledp.v1.CheckingWitness", add_services)

@@ -13,7 +13,7 @@ import pytest
 from shuffledp.common.crypto.privacy_tokens import TokenKey
 from shuffledp.common.errors import BudgetError, SettingsError
 from shuffledp.common.runtime.database import Database, Schema
-from shuffledp.issuer.issuance_store import _TABLE, Issued, Refused, Wanted
+from shuffledp.issuer.issuance_store import _TABLE, Issued, Wanted
 from shuffledp.issuer.token_keys import HeldKey
 from tests.support.faults import Crash, Faults
 from tests.support.issuers import DAY, IssuerCore, pending
@@ -72,7 +72,7 @@ async def test_of_concurrent_requests_no_more_than_the_cap_are_charged(capped: I
         tag = person.encode()
         return Wanted(key_id=bytes([key]), person=tag, request=b"r", sign=bytes, charge=charge)
 
-    async def settle(key: int, person: str) -> Issued | Refused:
+    async def settle(key: int, person: str) -> Issued | str:
         [[settled]] = await capped.store.settle([[wanted(key, person)]], _sign)
         return settled
 
