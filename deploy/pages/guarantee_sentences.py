@@ -55,7 +55,7 @@ def _sentence(guarantee: Guarantee, *, charged: bool, weakest: bool) -> Guarante
     return GuaranteeSentence(
         guarantee=guarantee,
         who=coalition_name(guarantee.coalition),
-        sentence=str(_WORDS.sentence(guarantee)).replace("\n", " "),
+        sentence=_WORDS.sentence(guarantee).unescape().replace("\n", " "),
         epsilon=figures.format_privacy(epsilon),
         delta=figures.format_privacy(delta),
         odds=figures.format_odds(epsilon) if finite else "",
@@ -68,4 +68,4 @@ def _sentence(guarantee: Guarantee, *, charged: bool, weakest: bool) -> Guarante
 
 def coalition_name(coalition: str) -> str:
     """Name a coalition, even one without a guarantee, such as an audit's `shuffler+users`."""
-    return str(_WORDS.name(coalition))
+    return str(_WORDS.name(coalition).unescape())

@@ -28,3 +28,4 @@ def test_guarantees_are_sentences_with_figures(snapshot: SnapshotAssertion) -> N
         {**each, "guarantee": "", "coalition": each["guarantee"].coalition} for each in fields
     ]
     assert "The shuffler and the users" == coalition_name("shuffler+users")
+    assert "The thief of the analyzer's disk" == coalition_name("thief of the analyzer's disk")
