@@ -9,8 +9,15 @@ from typer.testing import CliRunner
 
 from shuffledp.common.errors import PlanError
 from shuffledp.deploy.cli import app
-from shuffledp.lab.planning.capacity import COSTS, Demand, Workload, cells, cost, predict
-from shuffledp.lab.planning.opening_time import measure_opening_seconds
+from shuffledp.lab.planning.capacity import (
+    COSTS,
+    Demand,
+    Workload,
+    cells,
+    cost,
+    measure_opening_seconds,
+    predict,
+)
 from tests.support.command_line import shown, shown_json
 from tests.support.tasks import published
 
