@@ -153,11 +153,6 @@ def cluster_release(spec: ClusterDummies, honest_users: int, domain_size: int) -
     return ClusterRelease.of(spec, honest_users * spec.trials, plain.reduction)
 
 
-def expected_reports(spec: ClusterDummies) -> float:
-    """Return the mean number of reports in a submission, its own and null reports included."""
-    return 1 + spec.expected_sent
-
-
 def _predicted(law: ClusterLaw, target: ClusterTarget) -> Iterator[_Candidate]:
     """Yield a law's choices of rooms, with the scale that the model asks for."""
     model = _Model.of(law, target.epsilon / CLAIM_ROOM, MARGIN * target.delta)
@@ -297,7 +292,7 @@ def _most_promising(candidates: Sequence[_Candidate]) -> list[_Candidate]:
         best = _ranked([each.spec for each in choices])[0]
         first.append(next(each for each in choices if each.spec is best))
     first.sort(key=lambda each: each.spec.noise)
-    frugal = sorted(candidates, key=lambda each: expected_reports(each.spec))
+    frugal = sorted(candidates, key=lambda each: each.spec.expected_sent)
     return [*first, *frugal[:_MAX_FRUGAL]]
 
 
@@ -315,7 +310,7 @@ def _fits(spec: ClusterDummies, target: ClusterTarget) -> bool:
 
 
 _CAPS: Final[Mapping[str, tuple[str, Callable[[ClusterDummies], float]]]] = {
-    "messages_cap": ("expected reports per user", expected_reports),
+    "messages_cap": ("expected reports per user", lambda spec: 1 + spec.expected_sent),
     "influence_cap": ("influence of one submission", lambda spec: max(spec.influence)),
 }
 """By cap, what it limits, and that figure of a design."""

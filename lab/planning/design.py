@@ -12,15 +12,9 @@ from shuffledp.common.errors import PlanError
 from shuffledp.common.mechanisms.registry import randomizer_of
 from shuffledp.common.protocols import ProtocolRow
 from shuffledp.common.task.draft import TaskDraft
-from shuffledp.common.task.dummy_forms import AnyDummies
 from shuffledp.common.task.task import Task
+from shuffledp.lab.planning import predictions
 from shuffledp.lab.planning.central_gaussian import gaussian_mse
-from shuffledp.lab.planning.predictions import (
-    PLANNED_KINDS,
-    PlannedKind,
-    messages_of,
-    share_variances,
-)
 from shuffledp.lab.planning.requirements import UNUSED_KEY, Requirements
 
 _ROUNDING: Final = 1e-6
@@ -74,9 +68,9 @@ class Design:
         return self.unclaimed.protocol_row
 
     @property
-    def kind(self) -> PlannedKind:
+    def kind(self) -> predictions.PlannedKind:
         """The predictions for the kind of value that is planned."""
-        return PLANNED_KINDS[self.target.kind]
+        return predictions.PLANNED_KINDS[self.target.kind]
 
     @property
     def local_epsilon(self) -> float:
@@ -84,14 +78,9 @@ class Design:
         return self.unclaimed.local_epsilon
 
     @property
-    def dummies(self) -> AnyDummies:
-        """The distribution of the users' dummies."""
-        return self.unclaimed.dummies
-
-    @property
     def messages_per_user(self) -> float:
         """Expected reports of one user, dummies and the null reports of clusters included."""
-        return messages_of(self.unclaimed)
+        return predictions.messages_of(self.unclaimed)
 
     @property
     def bytes_per_user(self) -> int:
@@ -133,15 +122,10 @@ class Design:
         """Further figures, for programs; none for most kinds."""
         return self.kind.figures(self.unclaimed, self.target.n_users)
 
-    def in_kind(self, target: Requirements) -> Self:
-        """Return the same design with the error that is predicted for these requirements' kind."""
-        same = target.kind == self.target.kind
-        return self if same else replace(self, target=target)
-
     def head_errors(self) -> list[float]:
         """Return the predicted squared errors of the most frequent items, the target's `head`."""
         head = self.target.head
-        errors = share_variances(self.unclaimed, self.target.n_users, head)
+        errors = predictions.share_variances(self.unclaimed, self.target.n_users, head)
         return list(map(float, errors[: len(head)]))
 
 

@@ -6,7 +6,7 @@ is nearly 0.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from shuffledp.common.accounting.guarantees import central_epsilon
@@ -14,7 +14,7 @@ from shuffledp.common.accounting.published import PUBLISHED, BoundSetting
 from shuffledp.common.errors import BoundRangeError, PlanError
 from shuffledp.lab.planning.calibration import T, least_noise, log_excess
 from shuffledp.lab.planning.design import Design
-from shuffledp.lab.planning.requirements import Accounting, Requirements
+from shuffledp.lab.planning.requirements import Requirements
 
 MARGIN: Final = 0.99
 """Share of the target δ that searches use, so that the task's rounded claim meets the target."""
@@ -31,7 +31,8 @@ def excess_of(design: Design) -> float:
     Raises AccountingError if no formula covers the design. Cost: one evaluation of δ, or for
     several rounds a composition.
     """
-    return _EXCESSES[design.target.accounting](design)
+    published = design.target.accounting == "published"
+    return _published_excess(design) if published else _exact_excess(design)
 
 
 def meets(design: Design) -> bool:
@@ -65,12 +66,6 @@ def _published_excess(design: Design) -> float:
     except BoundRangeError:
         return math.inf
     return math.log(found / design.target.central_epsilon)
-
-
-_EXCESSES: Final[Mapping[Accounting, Callable[[Design], float]]] = {
-    "published": _published_excess,
-    "tight": _exact_excess,
-}
 
 
 def least_noisy(

@@ -58,13 +58,13 @@ class Hierarchies(ProtocolFamily):
 
 def quantiles_beside(target: Requirements) -> str:
     """
-    Return a sentence about hierarchies, for a plan of a mean; empty if the target allows none.
+    Return a sentence about hierarchies, for a plan of a mean; empty for others, or without one.
 
     The mean of buckets is that of their middles, which may be off by half a bucket.
     """
-    buckets = dataclasses.replace(target, kind="ordered", domain_size=_BUCKETS, draft_fields={})
-    if not target.may_be_plain or target.shufflers > 1:
+    if target.kind != "mean" or not target.may_be_plain or target.shufflers > 1:
         return ""
+    buckets = dataclasses.replace(target, kind="ordered", domain_size=_BUCKETS, draft_fields={})
     try:
         shape = _shapes(buckets)[0]
     except TaskError:  # more dummies than a task can have

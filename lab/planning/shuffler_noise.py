@@ -14,13 +14,11 @@ from shuffledp.common.accounting.published import sageo_left, sageo_right
 from shuffledp.common.errors import AccountingError, TaskError
 from shuffledp.common.mechanisms.reduction import MatchCountReduction
 from shuffledp.common.protocols import PROTOCOLS, ShufflerDistribution
+from shuffledp.common.task import shuffler_spec
 from shuffledp.common.task.shuffler_spec import (
-    MAX_PER_ITEM,
-    RATIO_SUM,
     BinomialNoise,
     GeometricNoise,
     ItemNoise,
-    ShufflerSpec,
     SummedNoise,
 )
 from shuffledp.lab.planning.central_gaussian import gaussian_error, share_square
@@ -130,7 +128,7 @@ def _exactly(epsilon: float, delta: float) -> _Enough:
     if not 0 < epsilon < math.inf:
         raise AccountingError(f"epsilon is {epsilon}; it must be above 0 and finite")
     release = ItemNoiseRelease.of_shuffler
-    return lambda noise: release(ShufflerSpec(noise=noise)).delta(epsilon) <= delta
+    return lambda noise: release(shuffler_spec.ShufflerSpec(noise=noise)).delta(epsilon) <= delta
 
 
 def _two_binomial(central: float, delta: float, coalition: float) -> _Pair:
@@ -183,9 +181,9 @@ def _two_sided(epsilon: float, delta: float, peak: int) -> GeometricNoise:
     left_weight = _ratio_weight(sageo_left(epsilon, 1.0))
     right_weight = _ratio_weight(sageo_right(epsilon, 1.0))
     # The noise exceeds peak + cut with a probability below right^cut.
-    right = math.log(right_weight / RATIO_SUM)
+    right = math.log(right_weight / shuffler_spec.RATIO_SUM)
     cut = max(1, math.ceil(math.log(_CUT_SHARE * delta) / right))
-    if peak + cut > MAX_PER_ITEM:
+    if peak + cut > shuffler_spec.MAX_PER_ITEM:
         raise _too_many()
     return GeometricNoise(
         peak=peak, left_weight=left_weight, right_weight=right_weight, most=peak + cut
@@ -194,8 +192,8 @@ def _two_sided(epsilon: float, delta: float, peak: int) -> GeometricNoise:
 
 def _ratio_weight(ratio: float) -> int:
     """Return a ratio, rounded up, as a weight from 1 to RATIO_SUM - 1, or raise AccountingError."""
-    weight = math.ceil(ratio * RATIO_SUM) + 1
-    if weight >= RATIO_SUM:
+    weight = math.ceil(ratio * shuffler_spec.RATIO_SUM) + 1
+    if weight >= shuffler_spec.RATIO_SUM:
         raise _too_many()
     return max(1, weight)
 
@@ -204,7 +202,7 @@ def _least(noise_of: Callable[[int], Noise], low: int, enough: _Enough) -> Noise
     """Return the noise of the least number from `low` on that is enough, or AccountingError."""
 
     def is_enough(number: int) -> bool:
-        if number > MAX_PER_ITEM:
+        if number > shuffler_spec.MAX_PER_ITEM:
             raise _too_many()
         try:
             return enough(noise_of(number))
@@ -215,4 +213,5 @@ def _least(noise_of: Callable[[int], Noise], low: int, enough: _Enough) -> Noise
 
 
 def _too_many() -> AccountingError:
-    return AccountingError(f"the target needs more than {MAX_PER_ITEM} dummies per item")
+    most = shuffler_spec.MAX_PER_ITEM
+    return AccountingError(f"the target needs more than {most} dummies per item")

@@ -41,7 +41,7 @@ def test_a_design_with_local_noise_meets_its_target(local_cap: float) -> None:
     assert 1e-6 == analyzer.delta
     assert local_cap == both.epsilon
     for design in designs:
-        clusters = design.dummies
+        clusters = design.unclaimed.dummies
         assert isinstance(clusters, ClusterDummies)
         assert math.isclose(
             max(design.influence), max(clusters.influence) / reduction_of(design).signal
