@@ -154,7 +154,7 @@ def run(sweep: Sweep, progress: Progress, pool: Executor | None = None) -> list[
     collecting = pool.map(repeat, jobs, chunksize=chunk)
     repeats = _track(collecting, progress, "Collecting", len(jobs))
     central = {
-        epsilon: people.central_errors(epsilon, sweep.delta, sweep.seed)
+        epsilon: SIMULATED_KINDS[people.kind].central(people, epsilon, sweep.delta, sweep.seed)
         for epsilon in sweep.central_epsilons
     }
     return [
