@@ -30,30 +30,22 @@ class Clusters(ProtocolFamily):
         return dataclasses.replace(found, approximate=_approximate_mse, limits=limits)
 
     def design(self, protocol: str, target: Requirements) -> Design:
-        """Return the first of `cluster_designs`, which states the errors and the cost."""
-        return cluster_designs(protocol, target)[0]
+        """
+        Return the design with the least error that meets the target.
 
+        Without a cap of messages, USUAL_MESSAGES is the cap: more would gain little. Under a local
+        cap, users' own reports are randomized by GRR, which leaves a share s of the truth. Clusters
+        must then reach δ / s at ln(1 + (e^ε - 1) / s); see common/accounting/cluster_noise.py. One
+        liar never outweighs all users.
 
-def cluster_designs(protocol: str, target: Requirements) -> list[Design]:
-    """
-    Return designs that meet the target, the one with the least error first.
-
-    Without a cap of messages, USUAL_MESSAGES is the cap: more would gain little. Under a local cap,
-    users' own reports are randomized by GRR, which leaves a share s of the truth. Clusters must
-    then reach δ / s at ln(1 + (e^ε - 1) / s); see common/accounting/cluster_noise.py. One liar
-    never outweighs all users.
-
-    Raises PlanError if there are several rounds, the shuffler is not trusted, no shipped law meets
-    the target within the caps, or the predicted errors are not useful. Cost: up to a dozen
-    evaluations of δ, .02 to 1 s each; none if no error can be useful.
-    """
-    alone, per_noise, clusters = _cluster_target(target)
-    useful = dataclasses.replace(clusters, useful_noise=(target.useful_mse - alone) / per_noise)
-    local_epsilon = _local_epsilon(target)
-    return [
-        Design.of(protocol, target, local_epsilon=local_epsilon, dummies=found)
-        for found in cluster_specs(useful)
-    ]
+        Raises PlanError if there are several rounds, the shuffler is not trusted, no shipped law
+        meets the target within the caps, or the predicted errors are not useful. Cost: up to a
+        dozen evaluations of δ, .02 to 1 s each; none if no error can be useful.
+        """
+        alone, per_noise, clusters = _cluster_target(target)
+        useful = (target.useful_mse - alone) / per_noise
+        found = cluster_specs(dataclasses.replace(clusters, useful_noise=useful))[0]
+        return Design.of(protocol, target, local_epsilon=_local_epsilon(target), dummies=found)
 
 
 def _approximate_mse(target: Requirements) -> float:

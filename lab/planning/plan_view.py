@@ -25,10 +25,6 @@ from shuffledp.user_agent.policy import Claim
 DAYS_TO_DEADLINE: Final = 7
 _UNUSED: Final = 0.9
 """Share of the target ε below which a plan's ε is said to be limited by the local cap."""
-_LEAST_ERRORS: Final = (
-    "Least mean squared error with a local cap of {local_cap}: {with_local_cap}; without one: "
-    "{without_local_cap}; with two shufflers, which need a second operator: {two_shufflers}."
-)
 
 
 def default_local_cap(rounds: int, kind: str = "local") -> float:
@@ -53,7 +49,10 @@ def coalition_target(given: float | None, shufflers: int, rounds: int = 1) -> fl
 def least_sentence(least: Mapping[str, float]) -> str:
     """Return a sentence with the errors of `least_errors`; an infinite one has no design."""
     shown = {name: f"{most:.3g}".replace("inf", "no design") for name, most in least.items()}
-    return _LEAST_ERRORS.format(**shown)
+    return (
+        "Least mean squared error with a local cap of {local_cap}: {with_local_cap}; without one: "
+        "{without_local_cap}; with two shufflers, which need a second operator: {two_shufflers}."
+    ).format(**shown)
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
@@ -175,20 +174,13 @@ def _predicted(design: Design) -> str:
     """Return sentences with the predicted error of a plan, in the values' unit and squared."""
     kind, error = design.kind, design.mse
     qualified = " or more" * design.floor + " without its bias" * design.biased
+    share = design.figures.get("smallest_share", 0.0)
+    found = f" A value that {100 * share:.3g} % of users hold is found with 95 % probability."
+    found = " With so few users no value is found reliably." if share == 1 else found * (share > 0)
     return (
         f"Predicted for {design.target.n_users:,} users: standard error of {kind.error_of} "
-        f"{math.sqrt(error):.2g}{kind.unit} (mean squared error {error:.4g}{qualified})."
-        f"{_smallest(design)}"
+        f"{math.sqrt(error):.2g}{kind.unit} (mean squared error {error:.4g}{qualified}).{found}"
     )
-
-
-def _smallest(design: Design) -> str:
-    """Return a sentence with the smallest share that is found; empty for other kinds."""
-    share = design.figures.get("smallest_share", 0.0)
-    if share == 1:
-        return " With so few users no value is found reliably."
-    words = f" A value that {100 * share:.3g} % of users hold is found with 95 % probability."
-    return words * (share > 0)
 
 
 def show(plan: Plan, console: Console, *, guarantees: bool) -> None:

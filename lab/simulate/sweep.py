@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice, product
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 import shuffledp.common.runtime.blas_threads  # noqa: F401  # for the workers of programs that import this
 from shuffledp.common.accounting.guarantees import published_claim
@@ -23,12 +23,13 @@ from shuffledp.lab.planning.planner import search
 from shuffledp.lab.planning.requirements import Accounting, Requirements
 from shuffledp.lab.simulate.accuracy import Repeat
 from shuffledp.lab.simulate.populations import SIMULATED_KINDS, Asked, Population, Seed
-from shuffledp.lab.simulate.sweep_row import ACCOUNTINGS, SweepRow
+from shuffledp.lab.simulate.sweep_row import SweepRow
 
 _MAX_SEEDS: Final = 2**21
 """Maximum seeds of a hash family, so that refinement takes seconds, not minutes."""
 _MOST_REPEATS: Final = 1_000_000
 _MOST_SEED: Final = 2**64
+_ACCOUNTINGS: Final[tuple[Accounting, ...]] = get_args(Accounting)
 _TARGET: Final = 0.2
 """Target ε by default."""
 
@@ -85,7 +86,7 @@ def sweep_of(
     protocols: Sequence[str],
     central_epsilons: Sequence[float],
     *,
-    accounting: str | None = None,
+    accounting: str = "tight",
     repeats: int | None = None,
     messages_cap: float | None = None,
     shufflers: int = 1,
@@ -105,7 +106,8 @@ def sweep_of(
     population = SIMULATED_KINDS[kind].draw(asked)
     repeats = population.usual_repeats if repeats is None else repeats
     check_int_range("repeats", repeats, 1, _MOST_REPEATS)
-    if accounting not in ACCOUNTINGS:
+    by_name = {name: (name,) for name in _ACCOUNTINGS} | {"both": _ACCOUNTINGS}
+    if accounting not in by_name:
         raise UsageError("accounting must be published, tight or both")
     for name in protocols:
         try:
@@ -120,7 +122,7 @@ def sweep_of(
         population=population,
         protocols=tuple(protocols or compared),
         central_epsilons=tuple(central_epsilons or [_TARGET]),
-        accounting=ACCOUNTINGS[accounting],
+        accounting=by_name[accounting],
         repeats=repeats,
         messages_cap=math.inf if messages_cap is None else messages_cap,
         shufflers=shufflers,

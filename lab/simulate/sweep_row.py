@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from shuffledp.common.messages.guarantee import REPLACE_ONE
 from shuffledp.common.task.kinds import KINDS
@@ -12,14 +12,6 @@ from shuffledp.lab.planning.requirements import Accounting
 from shuffledp.lab.simulate.accuracy import LEAST_REPEATS, Repeat, Summary
 from shuffledp.lab.simulate.baselines import CentralErrors
 from shuffledp.lab.simulate.populations import Population
-
-ACCOUNTINGS: Final[Mapping[str | None, tuple[Accounting, ...]]] = {
-    None: ("tight",),
-    "published": ("published",),
-    "tight": ("tight",),
-    "both": ("published", "tight"),
-}
-"""Accountings to compare, by the option; tight ones by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

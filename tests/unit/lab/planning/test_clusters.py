@@ -1,13 +1,15 @@
 import math
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from shuffledp.common.accounting.guarantees import guarantees_under
 from shuffledp.common.errors import PlanError
 from shuffledp.common.task.cluster_dummies import ClusterDummies
-from shuffledp.lab.planning.clusters import cluster_designs
+from shuffledp.lab.planning.clusters import Clusters
 from tests.support.requirements import reduction_of, small_requirements
+
+_SIGNED: Final = Clusters("signed")
 
 
 @pytest.mark.parametrize(
@@ -21,7 +23,7 @@ from tests.support.requirements import reduction_of, small_requirements
 def test_what_signed_is_not_planned_for_is_refused(changes: dict[str, Any], message: str) -> None:
     """The message names the reason."""
     with pytest.raises(PlanError, match=message):
-        cluster_designs("signed", small_requirements(**changes))
+        _SIGNED.design("signed", small_requirements(**changes))
 
 
 @pytest.mark.parametrize("local_cap", [8.0, pytest.param(5.0, marks=pytest.mark.slow)])
@@ -34,17 +36,15 @@ def test_a_design_with_local_noise_meets_its_target(local_cap: float) -> None:
         messages_cap=3.0,
         influence_cap=11.0,
     )
-    designs = cluster_designs("signed", target)
-    analyzer, both, *_ = guarantees_under(designs[0].parameters, target.n_min)
+    design = _SIGNED.design("signed", target)
+    analyzer, both, *_ = guarantees_under(design.parameters, target.n_min)
 
     assert 0.98 < analyzer.epsilon <= 1.0
     assert 1e-6 == analyzer.delta
     assert local_cap == both.epsilon
-    for design in designs:
-        clusters = design.unclaimed.dummies
-        assert isinstance(clusters, ClusterDummies)
-        assert math.isclose(
-            max(design.influence), max(clusters.influence) / reduction_of(design).signal
-        )
-        assert max(design.influence) <= 11
-        assert design.messages_per_user <= 3
+    clusters = design.unclaimed.dummies
+    assert isinstance(clusters, ClusterDummies)
+    most = max(clusters.influence) / reduction_of(design).signal
+    assert math.isclose(max(design.influence), most)
+    assert max(design.influence) <= 11
+    assert design.messages_per_user <= 3
