@@ -21,7 +21,7 @@ from shuffledp.common.mechanisms.numeric.number import to_unit
 from shuffledp.common.mechanisms.tables import Tables
 from shuffledp.common.messages.result import FoundValues, Means, ShareTables
 from shuffledp.common.protocols import Kind, protocol_named
-from shuffledp.common.task.domain_spec import GROUP_SEPARATOR, EdgesSpec
+from shuffledp.common.task.domain_spec import GROUP_SEPARATOR
 from shuffledp.common.task.draft import NumberDraft
 from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.spec_forms import spec_as
@@ -42,8 +42,7 @@ from shuffledp.lab.simulate.accuracy import ByValue, Repeat
 from shuffledp.lab.simulate.baselines import CentralErrors
 from shuffledp.user_agent.contribution import encoder_for
 
-_QUESTION_FIELDS: Final = ("labels", "numbers", "texts", "open", "pairs", "tables")
-"""Draft fields that describe the values and not the protocol."""
+_QUESTION: Final = ("labels", "numbers", "texts", "open", "pairs", "tables")
 _MOST_REPEATS: Final = 30
 _CHEAP: Final = 200_000
 """Users, or items, over all repeats of a setting that take about a second."""
@@ -65,8 +64,8 @@ class Population:
     """Names of items, candidates, numbers or keys."""
     source: Dataset | SamplePeople
     """A histogram, sampled for each repeat, or users with fixed values."""
-    edges: EdgesSpec | None = None
-    """Edges of the histogram's buckets, if they are ordered."""
+    question: Mapping[str, Any]
+    """Draft fields that describe the values and not the protocol."""
     remarks: Sequence[str] = ()
     """Sentences on values of the data set that are missing, or may be."""
 
@@ -82,6 +81,7 @@ class Population:
             domain_size=data.domain_size,
             value_names=data.labels or tuple(f"item {item}" for item in range(data.domain_size)),
             source=data,
+            question={},
             remarks=data.remarks,
         )
 
@@ -100,7 +100,7 @@ class Population:
         people = cls.of_items(data, n_users)
         ends = f"from {edges.low:,.15g} to {edges.high:,.15g} {edges.unit}".rstrip()
         title = f"{data.title}, {buckets:,} {edges.spacing} buckets {ends}"
-        return dataclasses.replace(people, title=title, kind="ordered", edges=edges)
+        return dataclasses.replace(people, title=title, kind="ordered", question={"edges": edges})
 
     @classmethod
     def of_values(cls, people: SamplePeople, name: str = "sample") -> Self:
@@ -116,6 +116,7 @@ class Population:
             domain_size=size,
             value_names=names or ("mean",) * alone or [f"{noun} {at}" for at in range(size)],
             source=people,
+            question={name: people.draft[name] for name in _QUESTION if name in people.draft},
         )
 
     @classmethod
@@ -137,15 +138,10 @@ class Population:
         size = self.n_users if isinstance(self.source, SamplePeople) else self.domain_size
         return max(accuracy.LEAST_REPEATS, min(_MOST_REPEATS, _CHEAP // size))
 
-    def draft_fields(self, protocol: str) -> dict[str, Any]:
-        """Return draft fields that describe the values; for items, labels if needed."""
-        if isinstance(self.source, SamplePeople):
-            draft = self.source.draft
-            return {name: draft[name] for name in _QUESTION_FIELDS if name in draft}
-        if self.edges is not None:
-            return {"edges": self.edges}
-        labelled = protocol_named(protocol).domain == "labelled"
-        return {"labels": tuple(self.value_names)} if labelled else {}
+    def draft_fields(self, protocol: str) -> Mapping[str, Any]:
+        """Return `question`, and the labels of items if the protocol needs them."""
+        labelled = self.kind == "categorical" and protocol_named(protocol).domain == "labelled"
+        return {**self.question, "labels": tuple(self.value_names)} if labelled else self.question
 
     def sample_counts(self, *seed: int) -> Counts:
         """Draw the users by item; only of a histogram."""
@@ -306,7 +302,7 @@ def _repeat_tables(people: Population, task: Task, seed: Seed, _one_by_one: bool
 def _errors_of_means(people: Population, epsilon: float, delta: float, _seed: int) -> CentralErrors:
     """Return the errors of means; the owners of a key are a mean of 0 or 1."""
     n_users, size = people.n_users, people.domain_size
-    numbers = cast("SamplePeople", people.source).draft.get("numbers") or NumberDraft()
+    numbers = people.question.get("numbers") or NumberDraft()
     half = 0.5 if "pairs" in KINDS[people.kind].tables else (numbers.high - numbers.low) / 2
     return baselines.central_errors_of_means(n_users, size, half, epsilon, delta)
 
@@ -314,7 +310,7 @@ def _errors_of_means(people: Population, epsilon: float, delta: float, _seed: in
 def _errors_of_tables(
     people: Population, epsilon: float, delta: float, _seed: int
 ) -> CentralErrors:
-    spec = Tables.specify(cast("SamplePeople", people.source).draft["tables"])
+    spec = Tables.specify(people.question["tables"])
     return {"gaussian_mse": gaussian_error(tables_square(spec), people.n_users, epsilon, delta)}
 
 
