@@ -9,8 +9,7 @@ from shuffledp.common.errors import PlanError
 from shuffledp.common.mechanisms.hashing.local_hashing import fields, optimal_buckets
 from shuffledp.common.protocols import PROTOCOLS
 from shuffledp.lab.planning.calibration import least_noise
-from shuffledp.lab.planning.design import Design, within_caps
-from shuffledp.lab.planning.excess import excess_of, least_noisy
+from shuffledp.lab.planning.design import Design, excess_of, least_noisy, within_caps
 from shuffledp.lab.planning.frontier import Frontier, SearchPoint, Tightness
 from shuffledp.lab.planning.protocol_family import Found, ProtocolFamily
 from shuffledp.lab.planning.requirements import USUAL_MESSAGES, Progress, Requirements

@@ -24,9 +24,8 @@ from shuffledp.common.mechanisms.base import Vector
 from shuffledp.common.mechanisms.randomized_response import Grr
 from shuffledp.common.mechanisms.weights import ResponseWeights
 from shuffledp.common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
-from shuffledp.lab.planning.calibration import least_noise, log_excess
+from shuffledp.lab.planning.calibration import CLAIM_ROOM, MARGIN, least_noise, log_excess
 from shuffledp.lab.planning.cluster_law import ClusterLaw, poisson_delta, shipped_laws
-from shuffledp.lab.planning.excess import CLAIM_ROOM, MARGIN
 
 _FILLED: Final = (0.3, 0.5, 0.65, 0.8, 0.9, 0.95)
 """Probabilities to try that a shown room holds a cluster."""

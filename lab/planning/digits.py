@@ -33,9 +33,8 @@ from shuffledp.common.task.shuffler_spec import ShufflerSpec, sum_of
 from shuffledp.common.task.task import envelope_bytes
 from shuffledp.common.task.uniform_dummies import averaging
 from shuffledp.common.task.view_specs import MAX_POINTS, MAX_RADICES, MAX_RADIX
-from shuffledp.lab.planning.calibration import gaussian_mu, log_excess
-from shuffledp.lab.planning.design import Design, within_caps
-from shuffledp.lab.planning.excess import CLAIM_ROOM, MARGIN, excess_of, least_noisy
+from shuffledp.lab.planning.calibration import CLAIM_ROOM, MARGIN, gaussian_mu, log_excess
+from shuffledp.lab.planning.design import Design, excess_of, least_noisy, within_caps
 from shuffledp.lab.planning.frontier import CLOSE_ENOUGH
 from shuffledp.lab.planning.protocol_family import ProtocolFamily
 from shuffledp.lab.planning.requirements import Noises, Requirements, item_report, noise_fields

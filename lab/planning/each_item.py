@@ -6,8 +6,7 @@ from typing import Final
 from shuffledp.common.errors import PlanError
 from shuffledp.common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
 from shuffledp.common.task.named_dummies import ItemDummies
-from shuffledp.lab.planning.design import Design
-from shuffledp.lab.planning.excess import excess_of, least_noisy
+from shuffledp.lab.planning.design import Design, excess_of, least_noisy
 from shuffledp.lab.planning.protocol_family import ProtocolFamily
 from shuffledp.lab.planning.requirements import Requirements
 

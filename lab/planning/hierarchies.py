@@ -15,9 +15,8 @@ from shuffledp.common.mechanisms.hierarchy import Hierarchy
 from shuffledp.common.mechanisms.views import View
 from shuffledp.common.task.specs import hierarchy_sizes
 from shuffledp.common.task.task import envelope_bytes
-from shuffledp.lab.planning.calibration import MAX_STEP, gaussian_mu, log_excess
-from shuffledp.lab.planning.design import Design, within_caps
-from shuffledp.lab.planning.excess import CLAIM_ROOM, excess_of, least_noisy
+from shuffledp.lab.planning.calibration import CLAIM_ROOM, MAX_STEP, gaussian_mu, log_excess
+from shuffledp.lab.planning.design import Design, excess_of, least_noisy, within_caps
 from shuffledp.lab.planning.protocol_family import ProtocolFamily
 from shuffledp.lab.planning.requirements import Requirements, item_report
 

@@ -9,8 +9,7 @@ from shuffledp.common.limits import MAX_LOCAL_EPSILON
 from shuffledp.common.task.draft import TaskDraft, TextDraft
 from shuffledp.common.task.specs import INSTANT_SUM, PERMANENT_SUM
 from shuffledp.lab.planning.calibration import last_enough
-from shuffledp.lab.planning.design import Design
-from shuffledp.lab.planning.excess import meets
+from shuffledp.lab.planning.design import Design, meets
 from shuffledp.lab.planning.protocol_family import ProtocolFamily
 from shuffledp.lab.planning.requirements import MIN_VALUE_EPSILON, Requirements
 
