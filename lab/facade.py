@@ -28,8 +28,7 @@ from shuffledp.lab.planning.plan_view import task_draft
 from shuffledp.lab.planning.planner import Plan
 from shuffledp.lab.planning.question import requirements
 from shuffledp.lab.simulate.populations import Asked
-from shuffledp.lab.simulate.sweep import run, sweep_of
-from shuffledp.lab.simulate.sweep_row import SweepRow
+from shuffledp.lab.simulate.sweep import SweepRow, run, sweep_of
 
 _STRICT: Final = ConfigDict(**STRICT, arbitrary_types_allowed=True)
 _RULES: Final = {

@@ -36,9 +36,9 @@ from shuffledp.common.task.view_specs import MAX_POINTS, MAX_RADICES, MAX_RADIX
 from shuffledp.lab.planning.calibration import CLAIM_ROOM, MARGIN, gaussian_mu, log_excess
 from shuffledp.lab.planning.design import Design, excess_of, least_noisy, within_caps
 from shuffledp.lab.planning.frontier import CLOSE_ENOUGH
+from shuffledp.lab.planning.item_dummies import least_geometric
 from shuffledp.lab.planning.protocol_family import ProtocolFamily
 from shuffledp.lab.planning.requirements import Noises, Requirements, item_report, noise_fields
-from shuffledp.lab.planning.shuffler_noise import least_geometric
 
 Radices = tuple[int, ...]
 

@@ -26,13 +26,12 @@ from shuffledp.lab.planning.central_gaussian import prefix_factor
 from shuffledp.lab.planning.clusters import Clusters
 from shuffledp.lab.planning.design import Design
 from shuffledp.lab.planning.digits import DigitDummies, DigitNoise
-from shuffledp.lab.planning.each_item import EachItem
 from shuffledp.lab.planning.frontier import CLOSE_ENOUGH
 from shuffledp.lab.planning.hierarchies import Hierarchies
+from shuffledp.lab.planning.item_dummies import EachItem, ShufflerNoise
 from shuffledp.lab.planning.noisy_reports import LocalReports, NoisyReports, NoisyTexts
 from shuffledp.lab.planning.protocol_family import Found, ProtocolFamily
 from shuffledp.lab.planning.requirements import Progress, Requirements
-from shuffledp.lab.planning.shuffler_noise import ShufflerNoise
 
 _ROWS: Final[tuple[ProtocolFamily, ...]] = (
     NoisyTexts("rappor"),

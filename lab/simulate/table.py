@@ -23,7 +23,7 @@ from shuffledp.lab.simulate.accuracy import LEAST_REPEATS
 from shuffledp.lab.simulate.baselines import CENTRAL_NAMES
 from shuffledp.lab.simulate.plot import Point
 from shuffledp.lab.simulate.populations import SIMULATED_KINDS
-from shuffledp.lab.simulate.sweep_row import SweepRow
+from shuffledp.lab.simulate.sweep import SweepRow
 
 Progress = Callable[[int, int], None]
 """Function that receives an experiment's completed work and its total."""

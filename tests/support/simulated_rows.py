@@ -10,7 +10,7 @@ from shuffledp.lab.planning.requirements import Accounting
 from shuffledp.lab.simulate.accuracy import ByValue, Repeat
 from shuffledp.lab.simulate.baselines import CentralErrors
 from shuffledp.lab.simulate.populations import Population
-from shuffledp.lab.simulate.sweep_row import SweepRow
+from shuffledp.lab.simulate.sweep import SweepRow
 from tests.support.tasks import published
 
 TASK: Final = published().task

@@ -7,10 +7,10 @@ from shuffledp.common.accounting.guarantees import central_epsilon
 from shuffledp.common.errors import PlanError
 from shuffledp.common.protocols import PROTOCOLS, protocols_of
 from shuffledp.lab.planning.calibration import gaussian_mu
+from shuffledp.lab.planning.item_dummies import ShufflerNoise
 from shuffledp.lab.planning.noisy_reports import NoisyReports
 from shuffledp.lab.planning.planner import FAMILIES
 from shuffledp.lab.planning.requirements import Requirements
-from shuffledp.lab.planning.shuffler_noise import ShufflerNoise
 from tests.support.requirements import amplified_requirements, designed
 
 _CITIES: Final = {"n_users": 602_325, "domain_size": 915}

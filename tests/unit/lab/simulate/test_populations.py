@@ -17,8 +17,7 @@ from shuffledp.deploy.datasets.sources import Dataset, dataset
 from shuffledp.deploy.terminal.json_output import dumps
 from shuffledp.lab.simulate import baselines
 from shuffledp.lab.simulate.populations import SIMULATED_KINDS, Population
-from shuffledp.lab.simulate.sweep import Sweep, run
-from shuffledp.lab.simulate.sweep_row import SweepRow
+from shuffledp.lab.simulate.sweep import Sweep, SweepRow, run
 from shuffledp.lab.simulate.table import show
 from tests.support.kind_tasks import OTHER_KINDS, kind_task
 from tests.support.printing import printed

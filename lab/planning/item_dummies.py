@@ -1,4 +1,4 @@
-"""Protocols whose shufflers add dummies of each item, with the least noise for the target. Pure."""
+"""Protocols with dummies of each item, with the least noise for the target. Pure."""
 
 import dataclasses
 import math
@@ -11,10 +11,12 @@ from shuffledp.common.accounting.count_distributions import least_whole
 from shuffledp.common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON, check_delta
 from shuffledp.common.accounting.item_noise import ItemNoiseRelease
 from shuffledp.common.accounting.published import sageo_left, sageo_right
-from shuffledp.common.errors import AccountingError, TaskError
+from shuffledp.common.errors import AccountingError, PlanError, TaskError
 from shuffledp.common.mechanisms.reduction import MatchCountReduction
 from shuffledp.common.protocols import PROTOCOLS, ShufflerDistribution
 from shuffledp.common.task import shuffler_spec
+from shuffledp.common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
+from shuffledp.common.task.named_dummies import ItemDummies
 from shuffledp.common.task.shuffler_spec import (
     BinomialNoise,
     GeometricNoise,
@@ -34,6 +36,12 @@ _CUT_SHARE: Final = 1e-3
 """Share of δ that truncating the upper tail of the noise may cost."""
 _SLACK: Final = 5e-3
 """The search for several rounds, or hybrid, ends when μ is within this share of its target."""
+_SLACK_OF_USERS: Final = 1e-3
+"""That for dummies by users; it costs .2 % of the error."""
+_MAX_STEP: Final = 1.5
+"""Largest step in ln μ before that target is bracketed."""
+_CUT_PROBABILITY: Final = 1e-40
+"""Largest probability that any user in a batch needs more dummies than the maximum."""
 _STEPS: Final = 4096
 """Steps from the coalition ε down to the central ε, of which each noise of two shufflers is one."""
 Noise = TypeVar("Noise", bound=ItemNoise)
@@ -215,3 +223,39 @@ def _least(noise_of: Callable[[int], Noise], low: int, enough: _Enough) -> Noise
 def _too_many() -> AccountingError:
     most = shuffler_spec.MAX_PER_ITEM
     return AccountingError(f"the target needs more than {most} dummies per item")
+
+
+class EachItem(ProtocolFamily):
+    """True items; users add each item as a dummy with a small probability: `aue`."""
+
+    def design(self, protocol: str, target: Requirements) -> Design:
+        """Return the design with the least dummy probability, to within 0.2 %."""
+        # An item's noise is largest at probability one half; a paper's bound may count on more.
+        most = EXTRA_WEIGHT_SUM // 2 if target.accounting == "tight" else EXTRA_WEIGHT_SUM - 1
+
+        def design_at(level: float) -> Design | None:
+            if level < 0:
+                return None
+            weight = max(1, math.ceil(most * math.exp(-2 * level)))
+            return Design.of(protocol, target, dummies=_each_item_dummies(weight, target))
+
+        return least_noisy(
+            target, protocol, design_at, excess_of, slack=_SLACK_OF_USERS, max_step=_MAX_STEP
+        )
+
+
+def _each_item_dummies(extra_weight: int, target: Requirements) -> ItemDummies:
+    """
+    Return the distribution that adds each item as a dummy with probability extra_weight / 2^32.
+
+    Raises PlanError if a user may need more than MAX_DUMMIES dummies.
+    """
+    chance = extra_weight / EXTRA_WEIGHT_SUM
+    mean = target.domain_size * chance
+    log = math.log(target.n_users / _CUT_PROBABILITY)
+    # P(X ≥ mean + t) ≤ exp(-t² / (2·(variance + t/3))): Bernstein's inequality, solved for t.
+    excess = log / 3 + math.sqrt(log**2 / 9 + 2 * mean * (1 - chance) * log)
+    most = min(math.ceil(mean + excess), target.domain_size)
+    if most > MAX_DUMMIES:
+        raise PlanError(f"aue needs up to {most} dummies per user; the limit is {MAX_DUMMIES}")
+    return ItemDummies(trials=target.domain_size, extra_weight=extra_weight, most=most)
