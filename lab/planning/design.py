@@ -22,7 +22,7 @@ from shuffledp.common.task.draft import TaskDraft
 from shuffledp.common.task.task import Task
 from shuffledp.lab.planning import predictions
 from shuffledp.lab.planning.calibration import CLAIM_ROOM, MARGIN, T, least_noise, log_excess
-from shuffledp.lab.planning.central_gaussian import gaussian_mse
+from shuffledp.lab.planning.central_mechanisms import gaussian_mse
 from shuffledp.lab.planning.requirements import UNUSED_KEY, Requirements
 
 _ROUNDING: Final = 1e-6

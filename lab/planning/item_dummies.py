@@ -24,7 +24,7 @@ from shuffledp.common.task.shuffler_spec import (
     SummedNoise,
 )
 from shuffledp.lab.planning.calibration import CLAIM_ROOM, MARGIN
-from shuffledp.lab.planning.central_gaussian import gaussian_error, share_square
+from shuffledp.lab.planning.central_mechanisms import gaussian_error, share_square
 from shuffledp.lab.planning.design import Design, excess_of, least_noisy
 from shuffledp.lab.planning.frontier import share_error
 from shuffledp.lab.planning.protocol_family import Found, ProtocolFamily

@@ -22,7 +22,7 @@ from shuffledp.common.protocols import PROTOCOLS
 from shuffledp.lab.planning.attribute_tables import AttributeTables
 from shuffledp.lab.planning.blankets import Blankets
 from shuffledp.lab.planning.calibration import last_enough
-from shuffledp.lab.planning.central_gaussian import prefix_factor
+from shuffledp.lab.planning.central_mechanisms import prefix_factor
 from shuffledp.lab.planning.clusters import Clusters
 from shuffledp.lab.planning.design import Design
 from shuffledp.lab.planning.digits import DigitDummies, DigitNoise

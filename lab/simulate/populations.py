@@ -35,11 +35,11 @@ from shuffledp.deploy.results.decoder import decode
 from shuffledp.deploy.results.estimate_table import mse_of
 from shuffledp.deploy.results.table_view import names_of
 from shuffledp.deploy.tasks.value_parser import parse_tables
-from shuffledp.lab.planning.central_gaussian import gaussian_error, tables_square
+from shuffledp.lab.planning import central_mechanisms as central
+from shuffledp.lab.planning.central_mechanisms import CentralErrors, gaussian_error, tables_square
 from shuffledp.lab.planning.predictions import expected_pairs, predicted_mse
-from shuffledp.lab.simulate import accuracy, baselines, collection
+from shuffledp.lab.simulate import accuracy, collection
 from shuffledp.lab.simulate.accuracy import ByValue, Repeat
-from shuffledp.lab.simulate.baselines import CentralErrors
 from shuffledp.user_agent.contribution import encoder_for
 
 _QUESTION: Final = ("labels", "numbers", "texts", "open", "pairs", "tables")
@@ -304,7 +304,7 @@ def _errors_of_means(people: Population, epsilon: float, delta: float, _seed: in
     n_users, size = people.n_users, people.domain_size
     numbers = people.question.get("numbers") or NumberDraft()
     half = 0.5 if "pairs" in KINDS[people.kind].tables else (numbers.high - numbers.low) / 2
-    return baselines.central_errors_of_means(n_users, size, half, epsilon, delta)
+    return central.errors_of_means(n_users, size, half, epsilon, delta)
 
 
 def _errors_of_tables(
@@ -371,7 +371,7 @@ class SimulatedKind(NamedTuple):
 SIMULATED_KINDS: Final[Mapping[Kind, SimulatedKind]] = {
     "categorical": SimulatedKind(
         *("shares", _repeat_items),
-        lambda people, epsilon, delta, seed: baselines.central_errors_of_items(
+        lambda people, epsilon, delta, seed: central.errors_of_items(
             people.sample_counts(seed, 0), epsilon, delta
         ),
         lambda asked: Population.of_items(cast("Dataset", asked.data), asked.users),
@@ -385,7 +385,7 @@ SIMULATED_KINDS: Final[Mapping[Kind, SimulatedKind]] = {
     ),
     "string": SimulatedKind(
         *("shares of candidates", _of_people(_repeat_texts)),
-        lambda people, *target: baselines.central_errors_of_texts(people.n_users, *target[:2]),
+        lambda people, *target: central.errors_of_texts(people.n_users, *target[:2]),
     ),
     # Random codes, with shares by Zipf's law.
     "open": SimulatedKind(

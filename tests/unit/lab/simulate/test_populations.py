@@ -15,7 +15,7 @@ from shuffledp.common.protocols import Kind, protocol_named
 from shuffledp.deploy.datasets.sample_people import SamplePeople, people_of, sample_people
 from shuffledp.deploy.datasets.sources import Dataset, dataset
 from shuffledp.deploy.terminal.json_output import dumps
-from shuffledp.lab.simulate import baselines
+from shuffledp.lab.planning import central_mechanisms as central
 from shuffledp.lab.simulate.populations import SIMULATED_KINDS, Population
 from shuffledp.lab.simulate.sweep import Sweep, SweepRow, run
 from shuffledp.lab.simulate.table import show
@@ -142,7 +142,7 @@ def test_digits_are_simulated_with_users_and_shufflers_dummies(protocol: str) ->
     assert mse < 1.5 * stated
 
 
-def _central(people: Population, epsilon: float) -> baselines.CentralErrors:
+def _central(people: Population, epsilon: float) -> central.CentralErrors:
     return SIMULATED_KINDS[people.kind].central(people, epsilon, 1e-6, 1)
 
 
@@ -154,9 +154,9 @@ def test_central_errors_have_the_units_of_the_values() -> None:
     drawn = data.sample_counts(20, np.random.default_rng((1, 0)))
 
     assert 2 * (24 / _USERS) ** 2 == pytest.approx(hours)
-    assert baselines.central_errors_of_texts(_USERS, 0.5, 1e-6) == texts
+    assert central.errors_of_texts(_USERS, 0.5, 1e-6) == texts
     of_half = _central(Population.of_items(data, 20), 0.5)
-    assert baselines.central_errors_of_items(drawn, 0.5, 1e-6) == of_half
+    assert central.errors_of_items(drawn, 0.5, 1e-6) == of_half
 
 
 def test_the_same_seed_gives_the_same_errors() -> None:
