@@ -20,7 +20,6 @@ import numpy as np
 from shuffledp.common.accounting.cluster_noise import ClusterRelease
 from shuffledp.common.errors import AccountingError, PlanError, TaskError
 from shuffledp.common.mechanisms.randomized_response import Grr
-from shuffledp.common.mechanisms.reduction import MatchCountReduction
 from shuffledp.common.mechanisms.weights import ResponseWeights
 from shuffledp.common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
 from shuffledp.lab.planning.calibration import CLAIM_ROOM, MARGIN, least_noise, log_excess
@@ -126,11 +125,7 @@ def _cluster_target(target: Requirements) -> tuple[float, float, ClusterTarget]:
         )
     if target.trust == "none":
         raise PlanError("signed relies on a shuffler that permutes; trust is none")
-    size = target.domain_size
-    of_item = MatchCountReduction.for_epsilon(
-        answers=size, local_epsilon=_local_epsilon(target), hashed=False
-    )
-    signal = of_item.signal
+    size, (alone, signal) = target.domain_size, share_error(target, _local_epsilon(target))
     if signal < _LEAST_SIGNAL:
         raise PlanError(
             f"a local cap of {target.noise_cap:g} leaves {signal:.2g} of the reports true; signed "
@@ -141,18 +136,15 @@ def _cluster_target(target: Requirements) -> tuple[float, float, ClusterTarget]:
         epsilon = math.log1p(math.expm1(epsilon) / signal)
     messages = target.most_messages(hashed=False)
     per_noise = (size - 1) / (size**2 * target.n_users * signal**2)
-    return (
-        share_error(target, of_item),
-        per_noise,
-        ClusterTarget(
-            honest_users=target.honest,
-            domain_size=target.domain_size,
-            epsilon=epsilon,
-            delta=min(0.99, target.delta / signal),
-            messages_cap=USUAL_MESSAGES if math.isinf(messages) else messages,
-            influence_cap=min(target.influence_cap, target.n_min) * signal,
-        ),
+    clusters = ClusterTarget(
+        honest_users=target.honest,
+        domain_size=size,
+        epsilon=epsilon,
+        delta=min(0.99, target.delta / signal),
+        messages_cap=USUAL_MESSAGES if math.isinf(messages) else messages,
+        influence_cap=min(target.influence_cap, target.n_min) * signal,
     )
+    return alone, per_noise, clusters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,12 +253,10 @@ def _spec(
     shown = needed / np.array(filled) if filled else needed
     trials = max(1, math.ceil(float(shown.sum()) / MOST))
     chances = [max(1, int(chance / trials * CHANCE_SUM)) for chance in shown]
+    weights = [(CHANCE_SUM, chances[0])]
     if filled:
-        weights = [
-            (chance, int(share * CHANCE_SUM)) for chance, share in zip(chances, filled, strict=True)
-        ]
-    else:
-        weights = [(CHANCE_SUM, chances[0])]
+        pairs = zip(chances, filled, strict=True)
+        weights = [(chance, int(share * CHANCE_SUM)) for chance, share in pairs]
     largest = np.array([rates[rooms == room].max() for room in rooms])
     shares = np.maximum(np.rint(rates / largest * _MAX_WEIGHT), 1).astype(int).tolist()
     return ClusterDummies(

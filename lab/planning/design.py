@@ -51,9 +51,8 @@ class Design:
         **fields: Any,  # noqa: ANN401  # of a draft
     ) -> Self:
         """Return the design whose draft has these fields, by default without local noise."""
-        return cls(
-            draft=target.draft(protocol, local_epsilon=local_epsilon, **fields), target=target
-        )
+        draft = target.draft(protocol, local_epsilon=local_epsilon, **fields)
+        return cls(draft=draft, target=target)
 
     @cached_property
     def unclaimed(self) -> Task:

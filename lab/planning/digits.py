@@ -251,9 +251,8 @@ def _best_split(
     splits = [_shares(loads, power) for power in _POWERS[: None if len(loads) > 1 else 1]]
 
     def error(found: tuple[list[float], Noises]) -> float:
-        return sum(
-            load**2 * noise.moments()[1] for load, noise in zip(loads, found[1], strict=False)
-        )
+        digits = zip(loads, found[1], strict=False)
+        return sum(load**2 * noise.moments()[1] for load, noise in digits)
 
     return min(((split, _least(split, epsilon, target)) for split in splits), key=error)
 

@@ -12,7 +12,6 @@ from shuffledp.common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON,
 from shuffledp.common.accounting.item_noise import ItemNoiseRelease
 from shuffledp.common.accounting.published import sageo_left, sageo_right
 from shuffledp.common.errors import AccountingError, PlanError, TaskError
-from shuffledp.common.mechanisms.reduction import MatchCountReduction
 from shuffledp.common.protocols import PROTOCOLS, ShufflerDistribution
 from shuffledp.common.task import shuffler_spec
 from shuffledp.common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
@@ -102,10 +101,8 @@ def _approximate_mse(target: Requirements) -> float:
     n, rounds, epsilon = target.n_users, target.rounds, target.central_epsilon
     square = rounds * share_square(target.domain_size)
     laplace = 4 * square * rounds / (epsilon * n) ** 2
-    of_item = MatchCountReduction.for_epsilon(
-        answers=target.domain_size, local_epsilon=_hybrid_local(target), hashed=False
-    )
-    errors = [share_error(target, of_item) + laplace / of_item.signal**2]
+    error, signal = share_error(target, _hybrid_local(target))
+    errors = [error + laplace / signal**2]
     if target.may_be_plain:
         errors += [laplace, gaussian_error(square, n, epsilon, target.delta)]
     return min(errors)

@@ -85,6 +85,5 @@ class NoisyTexts(NoisyReports):
         unset = math.floor((1 - spread) / 2 * INSTANT_SUM + 1) / INSTANT_SUM if spread < 1 else 0.0
         if unset >= 1 / 2:
             return None
-        return dataclasses.replace(
-            draft, texts=dataclasses.replace(texts, unset=unset, set=1 - unset)
-        )
+        texts = dataclasses.replace(texts, unset=unset, set=1 - unset)
+        return dataclasses.replace(draft, texts=texts)

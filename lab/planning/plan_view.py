@@ -223,9 +223,8 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
         console.print(f"[bold]Note:[/bold] {note}")
     if not guarantees:
         return
-    tables.print_guarantees(
-        plan.guarantees, f"Guarantees for each of at least {target.n_min:,} users", console
-    )
+    title = f"Guarantees for each of at least {target.n_min:,} users"
+    tables.print_guarantees(plan.guarantees, title, console)
     if any(row.coalition == "analyzer+sybils" for row in plan.guarantees):
         console.print("With one-time tokens (task create --token-key), nobody can make users up.")
 

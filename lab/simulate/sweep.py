@@ -124,9 +124,8 @@ class SweepRow:
         if by_value and estimates is not None:
             keys = ("value", "truth", "estimate", "standard_error")
             columns = (people.value_names, *(column.tolist() for column in estimates))
-            fields["by_value"] = [
-                dict(zip(keys, line, strict=True)) for line in zip(*columns, strict=True)
-            ]
+            lines = zip(*columns, strict=True)
+            fields["by_value"] = [dict(zip(keys, line, strict=True)) for line in lines]
         return fields
 
 
