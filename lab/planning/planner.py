@@ -230,7 +230,7 @@ class Search:
         """The targets that the best design of two shufflers just meets."""
         names = ("central_epsilon", "coalition_epsilon")
         return tuple(
-            _words(name)
+            name.replace("_", " ")
             for name in names
             if getattr(self.designs[0].task, name) >= _BINDING_RATIO * getattr(self.target, name)
         )
@@ -251,7 +251,7 @@ class Search:
                 relaxed: dict[str, Any] = {name: min(_RELAXATION * getattr(target, name), most)}
                 changed = dataclasses.replace(target, **relaxed)
             if most is None or found.approximate(changed) < enough:
-                names.append(_words(name))
+                names.append(name.replace("_", " "))
         return tuple(names)
 
     def infeasible(self) -> PlanError:
@@ -304,7 +304,3 @@ def _limits(target: Requirements) -> dict[str, float]:
     if target.local_cap < MAX_LOCAL_EPSILON:
         limits["local_cap"] = MAX_LOCAL_EPSILON
     return limits
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
