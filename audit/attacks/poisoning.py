@@ -34,7 +34,7 @@ from shuffledp.common.mechanisms.base import Counts, Reports, Vector, is_null
 from shuffledp.common.mechanisms.covariance import ShareCovariance
 from shuffledp.common.mechanisms.discovery.prefix_search import estimates, next_counts
 from shuffledp.common.protocols import Kind
-from shuffledp.lab.simulate.collection import CellCounts, collect, few_enough_reports, with_noise
+from shuffledp.lab.simulate.collection import collect, few_enough_reports, with_noise
 from shuffledp.user_agent.contribution import encoder_for
 
 _FAKE_SHARE: Final = 0.05
@@ -336,7 +336,7 @@ def _move(_attack: Poisoning, subject: AuditSubject, rng: Generator) -> Rows:
     (report, weight), number = crafted, task.lengths[-1]
     n_fakes = max(1, round(_FAKE_SHARE * _MIN_USERS))
     values = rng.uniform(-1, 1, (_MIN_USERS, task.domain_size))
-    honest = with_noise(task, CellCounts(*mechanism.sample_batch(values, rng)), rng)
+    honest = with_noise(task, mechanism.sample_batch(values, rng), rng)
     fakes = subject.ports.tally(mechanism, np.repeat(report, number * n_fakes))
     before, after = (
         float(n * mechanism.moments(cells, mixture_of(task, n, counted=int(cells.sum()))).means[0])

@@ -43,21 +43,15 @@ _Bounds = tuple[Callable[[float], float], Callable[[float], float], str]
 """Functions for ε at a δ and for δ at an ε, and their theorem."""
 
 
-def _bounds(reduction: MatchCountReduction, anonymity_set: AnonymitySet) -> _Bounds:
-    release = amplified(reduction, anonymity_set)
+def _bounds(subject: Subject, anonymity_set: AnonymitySet) -> _Bounds:
+    if isinstance(subject, general_blanket.BlanketPair):
+        find = (general_blanket.blanket_epsilon, general_blanket.blanket_delta)
+        epsilon_of, delta_of = (partial(each, subject, anonymity_set) for each in find)
+        return epsilon_of, delta_of, _BLANKET
+    release = amplified(subject, anonymity_set)
     return release.epsilon, release.delta, theorem_of(release)
 
 
-def _general_bounds(pair: general_blanket.BlanketPair, anonymity_set: AnonymitySet) -> _Bounds:
-    find = (general_blanket.blanket_epsilon, general_blanket.blanket_delta)
-    epsilon_of, delta_of = (partial(each, pair, anonymity_set) for each in find)
-    return epsilon_of, delta_of, _BLANKET
-
-
-_BOUNDS: Final[Mapping[type, Callable[[Any, AnonymitySet], _Bounds]]] = {
-    MatchCountReduction: _bounds,
-    general_blanket.BlanketPair: _general_bounds,
-}
 _PROVEN_FOR: Final = {
     "exclusive": "hashing over a field with three items on a line",
     "independent": "hash functions that are independent on three items",
@@ -281,7 +275,7 @@ class Query:
                 "give exactly one of --delta, to compute epsilon, and --central-epsilon, to "
                 "compute delta; in a file, give delta or eps"
             )
-        epsilon_of, delta_of, theorem = _BOUNDS[type(subject)](subject, anonymity_set)
+        epsilon_of, delta_of, theorem = _bounds(subject, anonymity_set)
         if self.delta is None:
             epsilon = self.eps or 0.0
             delta = delta_of(epsilon)

@@ -61,9 +61,8 @@ def duchi(local_epsilon: float) -> MatchCountReduction:
 
     At ±1, the least private inputs, it is binary randomized response.
     """
-    return MatchCountReduction.for_epsilon(
-        answers=2, local_epsilon=_checked(local_epsilon), hashed=False
-    )
+    _checked(local_epsilon)
+    return MatchCountReduction.for_epsilon(answers=2, local_epsilon=local_epsilon, hashed=False)
 
 
 def piecewise(local_epsilon: float) -> MatchCountReduction:

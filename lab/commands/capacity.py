@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from shuffledp.deploy.commands import options
-from shuffledp.lab.planning.opening_time import measure_opening_seconds
 
 app = typer.Typer()
 
@@ -43,11 +42,11 @@ def capacity(
             second]
         shufflers: Number of shufflers of the task; the second one has the role relay.
     """
-    from shuffledp.lab.planning.capacity import Workload, predict, show, to_json
+    from shuffledp.lab.planning import capacity as machines
 
     if opening_microseconds is None:
-        opening_microseconds = 1e6 * measure_opening_seconds()
-    workload = Workload(
+        opening_microseconds = 1e6 * machines.measure_opening_seconds()
+    workload = machines.Workload(
         reports_per_day=reports_per_day,
         deadline_hours=deadline,
         opening_microseconds=opening_microseconds,
@@ -56,6 +55,5 @@ def capacity(
         peak=peak,
         shufflers=shufflers,
     )
-    demands = predict(workload)
-    fields = to_json(demands, workload)
-    return fields, partial(show, demands, workload)
+    demands = machines.predict(workload)
+    return machines.to_json(demands, workload), partial(machines.show, demands, workload)

@@ -128,7 +128,7 @@ def simulate(
         Asked(kind, data, users, span, buckets, seed, attribute_sizes),
         names or (),
         targets or (),
-        accounting=accounting,
+        accounting=accounting or "tight",
         repeats=repeat,
         messages_cap=messages_cap,
         shufflers=shufflers,

@@ -19,12 +19,11 @@ from shuffledp.common.protocols import PROTOCOLS
 from shuffledp.common.task.named_dummies import ViewDummies
 from shuffledp.common.task.uniform_dummies import averaging
 from shuffledp.common.task.view_specs import TableSpec
-from shuffledp.lab.planning.calibration import gaussian_mu, log_excess
-from shuffledp.lab.planning.design import Design
-from shuffledp.lab.planning.excess import CLAIM_ROOM, MARGIN, excess_of, least_noisy
+from shuffledp.lab.planning.calibration import CLAIM_ROOM, MARGIN, gaussian_mu, log_excess
+from shuffledp.lab.planning.design import Design, excess_of, least_noisy
+from shuffledp.lab.planning.item_dummies import least_geometric
 from shuffledp.lab.planning.protocol_family import ProtocolFamily
 from shuffledp.lab.planning.requirements import Noises, Requirements, noise_fields
-from shuffledp.lab.planning.shuffler_noise import least_geometric
 
 _SLACK: Final = 2e-3
 """The search ends when μ is within this share below its target."""

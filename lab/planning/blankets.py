@@ -3,18 +3,16 @@
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from shuffledp.common.errors import PlanError
 from shuffledp.common.mechanisms.hashing.local_hashing import fields, optimal_buckets
 from shuffledp.common.protocols import PROTOCOLS
 from shuffledp.lab.planning.calibration import least_noise
-from shuffledp.lab.planning.design import Design, within_caps
-from shuffledp.lab.planning.excess import excess_of, least_noisy
+from shuffledp.lab.planning.design import Design, excess_of, least_noisy, within_caps
 from shuffledp.lab.planning.frontier import Frontier, SearchPoint, Tightness
 from shuffledp.lab.planning.protocol_family import Found, ProtocolFamily
-from shuffledp.lab.planning.requirements import USUAL_MESSAGES, Accounting, Progress, Requirements
+from shuffledp.lab.planning.requirements import USUAL_MESSAGES, Progress, Requirements
 
 _LIKE: Final = {
     "ddps": (("sh",),),
@@ -93,7 +91,8 @@ class Blankets(ProtocolFamily):
         # Plain items that dummies alone hide need as many as the target asks for.
         if math.isinf(target.messages_cap) and (row.hashes or not by_dummies):
             target = dataclasses.replace(target, messages_cap=USUAL_MESSAGES)
-        if designs := _FINDERS[target.accounting](protocol, target):
+        find = _by_bound if target.accounting == "published" else _by_accountant
+        if designs := find(protocol, target):
             return min(designs, key=lambda design: design.mse)
         most = f" and at most {target.messages_cap:g} messages per user"
         raise PlanError(
@@ -138,12 +137,6 @@ def _by_bound(protocol: str, target: Requirements) -> list[Design]:
         designs = [Design.of(protocol, target, buckets=buckets, local_epsilon=epsilon)]
         note = "; ".join(filter(None, (_OUT_OF_REACH, note)))
     return [dataclasses.replace(design, note=note) for design in designs]
-
-
-_FINDERS: Final[Mapping[Accounting, Callable[[str, Requirements], list[Design]]]] = {
-    "published": _by_bound,
-    "tight": _by_accountant,
-}
 
 
 def _first_points(frontier: Frontier, names: tuple[str, ...]) -> list[SearchPoint]:

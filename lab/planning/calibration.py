@@ -9,6 +9,10 @@ import scipy
 
 from shuffledp.common.accounting.epsilon_search import gaussian_delta
 
+MARGIN: Final = 0.99
+"""Share of the target δ that searches use, so that the task's rounded claim meets the target."""
+CLAIM_ROOM: Final = 1.00015
+"""Factor by which a task's claim may exceed the ε of its noise: claims are rounded up."""
 MAX_STEP: Final = 0.7
 """Largest step in ln μ before the target is bracketed: a factor of 4 of the noise."""
 

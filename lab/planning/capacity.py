@@ -9,6 +9,7 @@ as the analyzer's open reports, before they permute.
 """
 
 import math
+import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,10 +20,15 @@ from typing import Any, Final
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
+from shuffledp.common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, report_context
 from shuffledp.common.errors import PlanError
+from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
 from shuffledp.deploy.terminal.tables import add_columns, print_whole
 from shuffledp.shuffler.shuffle_job import part_count
 
+_ROUND: Final = 200
+"""Reports opened between two looks at the clock."""
+_PLAIN_BYTES: Final = 12
 HOUR: Final = 3600.0
 _DAY: Final = 24 * HOUR
 _TOKEN_ROWS_DAYS: Final = 31
@@ -117,6 +123,23 @@ class Demand:
     disk: float
     network: float
     """Bytes per second."""
+
+
+def measure_opening_seconds(duration: float = 1.0) -> float:
+    """
+    Return the core-seconds in which this machine opens a sealed report of the default suite.
+
+    Cost: `duration`, in seconds.
+    """
+    context = report_context(TaskDigest(bytes(DIGEST_BYTES)))
+    key = HpkePrivateKey.generate(DEFAULT_SUITE)
+    sealed, opened = key.public_key().sealer(context)(bytes(_PLAIN_BYTES)), key.opener(context)
+    count, started = 0, time.process_time()
+    while (spent := time.process_time() - started) < duration:
+        for _ in range(_ROUND):
+            opened(sealed)
+        count += _ROUND
+    return spent / count
 
 
 def predict(workload: Workload) -> Sequence[Demand]:

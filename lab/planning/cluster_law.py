@@ -11,7 +11,9 @@ from typing import Final
 import numpy as np
 import scipy
 from numpy.typing import NDArray
+from scipy import special
 
+from shuffledp.common.accounting.cluster_noise import DEVIATIONS
 from shuffledp.common.errors import AccountingError, PlanError
 from shuffledp.common.mechanisms.base import Vector
 
@@ -19,6 +21,17 @@ FILE: Final = "cluster_laws.json"
 """The table in this package, written by tests/vectors/make_cluster_laws.py."""
 _STEPS: Final = 400
 """Steps of the grid of log ratios for ε: rounding a ratio moves it by at most ε/800."""
+_EDGES: Final = np.array([0.0, *DEVIATIONS[:-2]])
+"""Edges of bins of the model, in standard deviations below the mean number of rooms."""
+_LOG_SCALES: Final = (-1.2, -0.9, -0.6, -0.4, -0.25, -0.1, 0.05, 0.2, 0.35, 0.5, 0.7, 1.0, 1.3)
+"""Logs of the factors of a law's rates at which the model is evaluated."""
+_HALVINGS: Final = 9
+_MODEL_FLOOR: Final = 1e-13
+"""Least δ that the model's rounding leaves."""
+_BELOW: Final = 0.5
+"""Share of the allowed δ at which the model's table ends."""
+MOST: Final = 0.95
+"""Maximum probability that a trial shows a room, or that a padded one is filled."""
 _MAX_CELLS: Final = 2**23
 _MAX_LOG_RATIO: Final = 6.0
 """End of that grid; larger ratios count as this one."""
@@ -164,3 +177,59 @@ def _two_item_delta(without: Vector, epsilon: float) -> tuple[float, Callable[[]
         return found
 
     return float(on @ off_below[low] - growth * (off @ on_below[low])), slopes
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterModel:
+    """A law's δ for Poisson numbers of clusters, by the log of a factor of its rates."""
+
+    log_scales: Vector
+    log_deltas: Vector
+    log_allowed: float
+    weights: Vector
+    """Influence of each room on δ; the sum is 1."""
+
+    @classmethod
+    @lru_cache(maxsize=128)
+    def of(cls, law: ClusterLaw, epsilon: float, allowed: float) -> "ClusterModel | None":
+        """Return the model around the scale at which δ is `allowed`; None if none is found."""
+        found, weights = list[tuple[float, float]](), None
+        for log_scale in _LOG_SCALES:
+            scaled = law.rates * math.exp(log_scale)
+            delta, gradient = poisson_delta(*law.counts, scaled, epsilon)
+            if delta < _MODEL_FLOOR:
+                break  # the model's rounding shows
+            found.append((log_scale, math.log(delta)))
+            if delta <= allowed:
+                weights = law.by_room(gradient() * scaled) if weights is None else weights
+                if delta < _BELOW * allowed and len(found) > 1:
+                    break
+        if weights is None:
+            return None
+        # ln δ is concave, so a line beyond the table is above it. Large scales take most time.
+        log_scales, log_deltas = np.array([*found, 2 * np.array(found[-1]) - found[-2:][0]]).T
+        return cls(log_scales, log_deltas, math.log(allowed), weights / weights.sum())
+
+    def log_scales_for(self, by_room: Vector, shares: Vector, domain_size: int) -> Vector:
+        """
+        Return the log of the factor of the rates that meets the target, by the model.
+
+        `by_room` are the expected clusters of each room on one item, shape (rooms,), and `shares`
+        the chances that shown rooms are filled, shape (choices, rooms); the result has shape
+        (choices,). The numbers of users and items decide how many rooms are labelled with an item,
+        and a random number of them is missing.
+        """
+        labelled = by_room * (1 + domain_size * (1 - shares) / (2 * shares))
+        stretch = shares.max(axis=1, keepdims=True) / shares
+        below = 2 * special.ndtr(-_EDGES[:, None, None] * stretch).sum(axis=2)
+        log_masses = np.log(np.maximum(-np.diff(np.minimum(below, 1.0), axis=0), 1e-300))
+        low, high = (np.full(len(shares), end) for end in (_LOG_SCALES[0], _LOG_SCALES[-1]))
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            spread = stretch / np.sqrt(labelled * np.exp(middle)[:, None])
+            missing = np.minimum(_EDGES[1:, None, None] * spread, MOST)
+            places = middle + np.log1p(-missing) @ self.weights
+            logs = np.interp(places, self.log_scales, self.log_deltas)
+            enough = special.logsumexp(logs + log_masses, axis=0) <= self.log_allowed
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return high

@@ -33,13 +33,12 @@ from shuffledp.common.task.shuffler_spec import ShufflerSpec, sum_of
 from shuffledp.common.task.task import envelope_bytes
 from shuffledp.common.task.uniform_dummies import averaging
 from shuffledp.common.task.view_specs import MAX_POINTS, MAX_RADICES, MAX_RADIX
-from shuffledp.lab.planning.calibration import gaussian_mu, log_excess
-from shuffledp.lab.planning.design import Design, within_caps
-from shuffledp.lab.planning.excess import CLAIM_ROOM, MARGIN, excess_of, least_noisy
+from shuffledp.lab.planning.calibration import CLAIM_ROOM, MARGIN, gaussian_mu, log_excess
+from shuffledp.lab.planning.design import Design, excess_of, least_noisy, within_caps
 from shuffledp.lab.planning.frontier import CLOSE_ENOUGH
+from shuffledp.lab.planning.item_dummies import least_geometric
 from shuffledp.lab.planning.protocol_family import ProtocolFamily
 from shuffledp.lab.planning.requirements import Noises, Requirements, item_report, noise_fields
-from shuffledp.lab.planning.shuffler_noise import least_geometric
 
 Radices = tuple[int, ...]
 
@@ -252,9 +251,8 @@ def _best_split(
     splits = [_shares(loads, power) for power in _POWERS[: None if len(loads) > 1 else 1]]
 
     def error(found: tuple[list[float], Noises]) -> float:
-        return sum(
-            load**2 * noise.moments()[1] for load, noise in zip(loads, found[1], strict=False)
-        )
+        digits = zip(loads, found[1], strict=False)
+        return sum(load**2 * noise.moments()[1] for load, noise in digits)
 
     return min(((split, _least(split, epsilon, target)) for split in splits), key=error)
 

@@ -59,10 +59,12 @@ def share_errors(
     return np.where(np.isfinite(errors) & (blanket < 1), errors, math.inf)
 
 
-def share_error(target: Requirements, reduction: MatchCountReduction) -> float:
-    """Return a share's predicted squared error for plain items without dummies."""
-    answers, none = np.array(float(reduction.answers)), np.zeros(())
-    return float(share_errors(target, answers, np.array(reduction.blanket), none, none))
+def share_error(target: Requirements, local_epsilon: float) -> tuple[float, float]:
+    """Return a share's predicted squared error for plain items without dummies, and the signal."""
+    size, none = target.domain_size, np.zeros(())
+    items = MatchCountReduction.for_epsilon(answers=size, local_epsilon=local_epsilon, hashed=False)
+    answers, blanket = np.array(float(items.answers)), np.array(items.blanket)
+    return float(share_errors(target, answers, blanket, none, none)), items.signal
 
 
 class Tightness(NamedTuple):
@@ -188,9 +190,8 @@ class Frontier:
     def design(self, point: SearchPoint, tightness: float) -> Design | None:
         """Return the point's design with the least approximate noise, or None if none fits."""
         answers, most = np.array([float(point.answers)]), np.array([point.dummies_per_user])
-        [gamma], [dummies] = (
-            array.tolist() for array in self.solve(point.protocol, answers, most, tightness)
-        )
+        found = self.solve(point.protocol, answers, most, tightness)
+        [gamma], [dummies] = (array.tolist() for array in found)
         if not math.isfinite(dummies):
             return None
         epsilon = math.inf

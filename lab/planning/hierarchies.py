@@ -14,9 +14,8 @@ from shuffledp.common.mechanisms.hierarchy import Hierarchy
 from shuffledp.common.mechanisms.views import View
 from shuffledp.common.task.specs import hierarchy_sizes
 from shuffledp.common.task.task import envelope_bytes
-from shuffledp.lab.planning.calibration import MAX_STEP, gaussian_mu, log_excess
-from shuffledp.lab.planning.design import Design, within_caps
-from shuffledp.lab.planning.excess import CLAIM_ROOM, excess_of, least_noisy
+from shuffledp.lab.planning.calibration import CLAIM_ROOM, MAX_STEP, gaussian_mu, log_excess
+from shuffledp.lab.planning.design import Design, excess_of, least_noisy, within_caps
 from shuffledp.lab.planning.protocol_family import ProtocolFamily
 from shuffledp.lab.planning.requirements import Requirements, item_report
 
@@ -57,13 +56,13 @@ class Hierarchies(ProtocolFamily):
 
 def quantiles_beside(target: Requirements) -> str:
     """
-    Return a sentence about hierarchies, for a plan of a mean; empty if the target allows none.
+    Return a sentence about hierarchies, for a plan of a mean; empty for others, or without one.
 
     The mean of buckets is that of their middles, which may be off by half a bucket.
     """
-    buckets = dataclasses.replace(target, kind="ordered", domain_size=_BUCKETS, draft_fields={})
-    if not target.may_be_plain or target.shufflers > 1:
+    if target.kind != "mean" or not target.may_be_plain or target.shufflers > 1:
         return ""
+    buckets = dataclasses.replace(target, kind="ordered", domain_size=_BUCKETS, draft_fields={})
     try:
         shape = _shapes(buckets)[0]
     except TaskError:  # more dummies than a task can have

@@ -9,8 +9,7 @@ from shuffledp.common.limits import MAX_LOCAL_EPSILON
 from shuffledp.common.task.draft import TaskDraft, TextDraft
 from shuffledp.common.task.specs import INSTANT_SUM, PERMANENT_SUM
 from shuffledp.lab.planning.calibration import last_enough
-from shuffledp.lab.planning.design import Design
-from shuffledp.lab.planning.excess import meets
+from shuffledp.lab.planning.design import Design, meets
 from shuffledp.lab.planning.protocol_family import ProtocolFamily
 from shuffledp.lab.planning.requirements import MIN_VALUE_EPSILON, Requirements
 
@@ -86,6 +85,5 @@ class NoisyTexts(NoisyReports):
         unset = math.floor((1 - spread) / 2 * INSTANT_SUM + 1) / INSTANT_SUM if spread < 1 else 0.0
         if unset >= 1 / 2:
             return None
-        return dataclasses.replace(
-            draft, texts=dataclasses.replace(texts, unset=unset, set=1 - unset)
-        )
+        texts = dataclasses.replace(texts, unset=unset, set=1 - unset)
+        return dataclasses.replace(draft, texts=texts)

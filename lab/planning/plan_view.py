@@ -1,7 +1,7 @@
 """Show a plan as tables, as JSON and as a task draft."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any, Final
 
@@ -16,27 +16,15 @@ from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.shuffling import Shuffling
 from shuffledp.deploy.tasks.drafts import as_toml, shuffler_table
 from shuffledp.deploy.tasks.forecast import DEVICE_CAPS, device_totals
-from shuffledp.deploy.terminal.tables import (
-    CLAIM_ROOM_NOTE,
-    guarantee_summary,
-    print_guarantees,
-    print_rows,
-)
+from shuffledp.deploy.terminal import tables
 from shuffledp.lab.planning.design import Design
 from shuffledp.lab.planning.hierarchies import quantiles_beside
 from shuffledp.lab.planning.planner import Plan
-from shuffledp.lab.planning.requirements import Requirements
 from shuffledp.user_agent.policy import Claim
 
 DAYS_TO_DEADLINE: Final = 7
 _UNUSED: Final = 0.9
 """Share of the target ε below which a plan's ε is said to be limited by the local cap."""
-_LEAST_ERRORS: Final = (
-    "Least mean squared error with a local cap of {local_cap}: {with_local_cap}; without one: "
-    "{without_local_cap}; with two shufflers, which need a second operator: {two_shufflers}."
-)
-_BESIDE: Final[Mapping[Kind, Callable[[Requirements], str]]] = {"mean": quantiles_beside}
-"""States what another kind of task would give beside the estimate; may be empty."""
 
 
 def default_local_cap(rounds: int, kind: str = "local") -> float:
@@ -61,7 +49,10 @@ def coalition_target(given: float | None, shufflers: int, rounds: int = 1) -> fl
 def least_sentence(least: Mapping[str, float]) -> str:
     """Return a sentence with the errors of `least_errors`; an infinite one has no design."""
     shown = {name: f"{most:.3g}".replace("inf", "no design") for name, most in least.items()}
-    return _LEAST_ERRORS.format(**shown)
+    return (
+        "Least mean squared error with a local cap of {local_cap}: {with_local_cap}; without one: "
+        "{without_local_cap}; with two shufflers, which need a second operator: {two_shufflers}."
+    ).format(**shown)
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
@@ -103,7 +94,7 @@ def _design_as_json(design: Design) -> dict[str, Any]:
         common["relay"] = _noise_as_json(design.unclaimed.hop(1))
         for claim in ("central_epsilon", "coalition_epsilon"):
             common[claim] = getattr(design.task, claim)
-    dummies = design.dummies
+    dummies = design.unclaimed.dummies
     if math.isinf(design.local_epsilon) or design.kind.of_items:
         up, down = design.influence
         common |= {
@@ -137,8 +128,8 @@ def _design_as_json(design: Design) -> dict[str, Any]:
 
 def _noise_as_json(shuffler: Shuffling) -> dict[str, Any]:
     """Return a shuffler's noise; of several views, a list."""
-    tables = [shuffler_table(view) for view in shuffler.by_view]
-    return tables[0] if len(tables) == 1 else {"views": tables}
+    views = [shuffler_table(view) for view in shuffler.by_view]
+    return views[0] if len(views) == 1 else {"views": views}
 
 
 def draft(plan: Plan, now: float) -> str:
@@ -183,20 +174,13 @@ def _predicted(design: Design) -> str:
     """Return sentences with the predicted error of a plan, in the values' unit and squared."""
     kind, error = design.kind, design.mse
     qualified = " or more" * design.floor + " without its bias" * design.biased
+    share = design.figures.get("smallest_share", 0.0)
+    found = f" A value that {100 * share:.3g} % of users hold is found with 95 % probability."
+    found = " With so few users no value is found reliably." if share == 1 else found * (share > 0)
     return (
         f"Predicted for {design.target.n_users:,} users: standard error of {kind.error_of} "
-        f"{math.sqrt(error):.2g}{kind.unit} (mean squared error {error:.4g}{qualified})."
-        f"{_smallest(design)}"
+        f"{math.sqrt(error):.2g}{kind.unit} (mean squared error {error:.4g}{qualified}).{found}"
     )
-
-
-def _smallest(design: Design) -> str:
-    """Return a sentence with the smallest share that is found; empty for other kinds."""
-    share = design.figures.get("smallest_share", 0.0)
-    if share == 1:
-        return " With so few users no value is found reliably."
-    words = f" A value that {100 * share:.3g} % of users hold is found with 95 % probability."
-    return words * (share > 0)
 
 
 def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
@@ -210,7 +194,8 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
     if kind.of_items:
         legend += "; one liar: users by which one dishonest submission moves a value."
     else:
-        legend += f"; claim: the central epsilon that each task will state. {CLAIM_ROOM_NOTE}"
+        legend += "; claim: the central epsilon that each task will state. "
+        legend += tables.CLAIM_ROOM_NOTE
     console.print(
         f"[bold]{best.protocol}[/bold]: {kind.describe(best.unclaimed)} and "
         f"{best.bytes_per_user:,} bytes per user{' and round' * (target.rounds > 1)}."
@@ -226,10 +211,10 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
     local = rounded_up(best.parameters.local_epsilon_of_all_rounds)
     console.print(
         f"Guarantee for each of at least {target.n_min:,} users: "
-        f"{guarantee_summary(plan.central_guarantee, plan.guarantees, local)}"
+        f"{tables.guarantee_summary(plan.central_guarantee, plan.guarantees, local)}"
     )
     console.print("[bold]Best design of each protocol under these requirements[/bold]")
-    print_rows([_cells(design) for design in listed], console, {"protocol"})
+    tables.print_rows([_cells(design) for design in listed], console, {"protocol"})
     console.print(legend, style="dim", highlight=False)
     for name, why in plan.left_out.items():
         console.print(f"{name} is skipped: {why}.", style="dim")
@@ -238,9 +223,8 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
         console.print(f"[bold]Note:[/bold] {note}")
     if not guarantees:
         return
-    print_guarantees(
-        plan.guarantees, f"Guarantees for each of at least {target.n_min:,} users", console
-    )
+    title = f"Guarantees for each of at least {target.n_min:,} users"
+    tables.print_guarantees(plan.guarantees, title, console)
     if any(row.coalition == "analyzer+sybils" for row in plan.guarantees):
         console.print("With one-time tokens (task create --token-key), nobody can make users up.")
 
@@ -280,7 +264,7 @@ def _notes(plan: Plan) -> Iterator[str]:
             "--n-min."
         )
     yield from _notes_on_liars(design)
-    if (state := _BESIDE.get(target.kind)) and (beside := state(target)):
+    if beside := quantiles_beside(target):
         yield f"{beside}."
     if design.floor:
         yield "the predicted error is a lower bound: decoding many candidates increases it."
@@ -294,7 +278,7 @@ def _notes(plan: Plan) -> Iterator[str]:
 def _notes_on_liars(design: Design) -> Iterator[str]:
     """Yield warnings about dishonest users and, for clusters, about all who depart from them."""
     target, plain = design.target, math.isinf(design.local_epsilon)
-    if not isinstance(design.dummies, ClusterDummies):
+    if not isinstance(design.unclaimed.dummies, ClusterDummies):
         if plain and not design.kind.of_items:
             yield (
                 f"one dishonest submission can move {design.kind.error_of} as much as "

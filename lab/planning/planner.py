@@ -1,8 +1,8 @@
 """
 Find the design with the least error for a privacy guarantee, for every kind of data. Pure.
 
-Each family of protocols in `shuffledp.lab.planning.families` is asked for its designs. A plan
-states exact privacy figures and exact variances; approximations only guide the search.
+Each family of protocols in FAMILIES is asked for its designs. A plan states exact privacy figures
+and exact variances; approximations only guide the search.
 """
 
 import contextlib
@@ -18,13 +18,40 @@ from shuffledp.common.accounting.guarantees import claimed_guarantee, guarantees
 from shuffledp.common.errors import PlanError, ShuffleDpError
 from shuffledp.common.limits import MAX_LOCAL_EPSILON, MAX_USERS
 from shuffledp.common.messages.guarantee import Guarantee
+from shuffledp.common.protocols import PROTOCOLS
+from shuffledp.lab.planning.attribute_tables import AttributeTables
+from shuffledp.lab.planning.blankets import Blankets
 from shuffledp.lab.planning.calibration import last_enough
-from shuffledp.lab.planning.central_gaussian import prefix_factor
+from shuffledp.lab.planning.central_mechanisms import prefix_factor
+from shuffledp.lab.planning.clusters import Clusters
 from shuffledp.lab.planning.design import Design
-from shuffledp.lab.planning.families import FAMILIES
+from shuffledp.lab.planning.digits import DigitDummies, DigitNoise
 from shuffledp.lab.planning.frontier import CLOSE_ENOUGH
-from shuffledp.lab.planning.protocol_family import Found
+from shuffledp.lab.planning.hierarchies import Hierarchies
+from shuffledp.lab.planning.item_dummies import EachItem, ShufflerNoise
+from shuffledp.lab.planning.noisy_reports import LocalReports, NoisyReports, NoisyTexts
+from shuffledp.lab.planning.protocol_family import Found, ProtocolFamily
 from shuffledp.lab.planning.requirements import Progress, Requirements
+
+_ROWS: Final[tuple[ProtocolFamily, ...]] = (
+    NoisyTexts("rappor"),
+    Hierarchies("hierarchy"),
+    Blankets("sh", "mixdump", "puredump", "murs", "od-hp", "fe1", by_name=("hp-sdp", "ddps")),
+    EachItem(by_name=("aue",)),
+    ShufflerNoise("hybrid", "sageo", "sbin"),
+    Clusters("signed"),
+    DigitDummies("digits", "vector-digits"),
+    DigitNoise("geo-digits", "geo-vector-digits"),
+    AttributeTables("tables", "geo-tables"),
+)
+_OTHERS: Final = PROTOCOLS.keys() - {name for family in _ROWS for name in family.names}
+_NOISY, _LOCAL = (
+    [name for name, row in PROTOCOLS.items() if name in _OTHERS and row.amplified == amplified]
+    for amplified in (True, False)
+)
+FAMILIES: Final = (NoisyReports(*_NOISY), LocalReports(by_name=tuple(_LOCAL)), *_ROWS)
+"""All families, in the order in which they are planned. A protocol without a row is planned with
+one noisy report, or, if it relies on no shuffler, with the target as its local ε."""
 
 _ILLUSTRATION: Final = "an illustration, not a guarantee: half of all users collude"
 _WORSE: Final = 2.0
@@ -174,9 +201,12 @@ class Search:
     def designs(self) -> list[Design]:
         """All designs by error, but first the cheapest of those CLOSE_ENOUGH to the best."""
         designs = [design for found in self.by_family for design in found.designs]
-        names = {design.protocol for design in designs}
+        names, kind = {design.protocol for design in designs}, self.target.kind
         ranked = [
-            design.in_kind(self.target)
+            # With the error that is predicted for the kind that was asked for.
+            design
+            if design.target.kind == kind
+            else dataclasses.replace(design, target=self.target)
             for design in designs
             if _RENAMED.get(design.protocol) not in names
             or design.local_epsilon < MAX_LOCAL_EPSILON
@@ -200,7 +230,7 @@ class Search:
         """The targets that the best design of two shufflers just meets."""
         names = ("central_epsilon", "coalition_epsilon")
         return tuple(
-            _words(name)
+            name.replace("_", " ")
             for name in names
             if getattr(self.designs[0].task, name) >= _BINDING_RATIO * getattr(self.target, name)
         )
@@ -221,7 +251,7 @@ class Search:
                 relaxed: dict[str, Any] = {name: min(_RELAXATION * getattr(target, name), most)}
                 changed = dataclasses.replace(target, **relaxed)
             if most is None or found.approximate(changed) < enough:
-                names.append(_words(name))
+                names.append(name.replace("_", " "))
         return tuple(names)
 
     def infeasible(self) -> PlanError:
@@ -274,7 +304,3 @@ def _limits(target: Requirements) -> dict[str, float]:
     if target.local_cap < MAX_LOCAL_EPSILON:
         limits["local_cap"] = MAX_LOCAL_EPSILON
     return limits
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")

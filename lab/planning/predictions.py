@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from shuffledp.analyzer.finalize import mixture_of
+from shuffledp.common.mechanisms import registry
 from shuffledp.common.mechanisms.base import Mixture, Vector
 from shuffledp.common.mechanisms.covariance import ShareCovariance
 from shuffledp.common.mechanisms.discovery.prefix_hashing import FIRST_BYTES, PrefixHashing
@@ -16,11 +17,6 @@ from shuffledp.common.mechanisms.hashing.local_hashing import LocalHashing
 from shuffledp.common.mechanisms.key_value.estimator import PairEstimates, PairEstimator
 from shuffledp.common.mechanisms.key_value.privkv import PrivKv
 from shuffledp.common.mechanisms.rappor import bloom
-from shuffledp.common.mechanisms.registry import (
-    mean_mechanism_of,
-    prefix_hashing_of,
-    rappor_of,
-)
 from shuffledp.common.mechanisms.tables import Tables
 from shuffledp.common.messages.guarantee import rounded_up
 from shuffledp.common.protocols import Kind
@@ -114,7 +110,7 @@ def _text_errors(task: Task, n_users: int) -> Vector:
     b_i of users with other texts, which is noise; hash collisions in the m cohorts add a
     variance of b_i(1-b_i)(1-1/m).
     """
-    spec, rappor = spec_as(task.mechanism, RapporSpec), rappor_of(task)
+    spec, rappor = spec_as(task.mechanism, RapporSpec), registry.rappor_of(task)
     signal = rappor.set_probability - rappor.unset_probability
     var_unset, var_set = (
         chance * (1 - chance) / signal**2
@@ -131,7 +127,7 @@ def _text_errors(task: Task, n_users: int) -> Vector:
 
 
 def _open_errors(task: Task, n_users: int) -> Vector:
-    mechanism = prefix_hashing_of(task)
+    mechanism = registry.prefix_hashing_of(task)
     per_report = mechanism.q * (1 - mechanism.q) / (mechanism.p - mechanism.q) ** 2
     return np.array([per_report * mechanism.levels / n_users])
 
@@ -157,7 +153,7 @@ def _number_errors(task: Task, n_users: int) -> Vector:
     """Return the error of the mean of the numbers that give it the largest one."""
     numbers = spec_as(task.mechanism, RangedSpec)
     half = (numbers.high - numbers.low) / 2
-    return np.array([half**2 * mean_mechanism_of(task).worst_variance(n_users)])
+    return np.array([half**2 * registry.mean_mechanism_of(task).worst_variance(n_users)])
 
 
 def _pair_errors(task: Task, n_users: int) -> Vector:

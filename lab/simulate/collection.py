@@ -4,14 +4,14 @@ Simulate one collection of items by the services' own code, without network or e
 For large collections, only cell counts are drawn, from the distribution of the reports' counts.
 """
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 
-from shuffledp.analyzer.estimation.histogram import estimate
-from shuffledp.analyzer.finalize import mixture_of
+from shuffledp.analyzer.finalize import estimate_result, mixture_of
 from shuffledp.common.mechanisms.base import Counts, Mechanism, Mixture, is_null
 from shuffledp.common.messages.result import Histogram
+from shuffledp.common.task.dummies import Sampled
 from shuffledp.common.task.task import Task
 
 ONE_BY_ONE: Final = 30_000_000
@@ -45,17 +45,18 @@ def collect(
     return with_noise(task, simulate(task, mechanism, users, rng), rng)
 
 
-def with_noise(task: Task, counts: CellCounts, rng: np.random.Generator) -> CellCounts:
+def with_noise(task: Task, counts: Sampled, rng: np.random.Generator) -> CellCounts:
     """Add the shufflers' dummies."""
-    if task.shuffler.most_dummies == 0:
-        return counts
-    added = task.shuffler.draw_dummies(rng)
-    return CellCounts(cells=counts.cells + added, n_reports=counts.n_reports + int(added.sum()))
+    cells, n_reports = counts
+    if task.shuffler.most_dummies:
+        added = task.shuffler.draw_dummies(rng)
+        cells, n_reports = cells + added, n_reports + int(added.sum())
+    return CellCounts(cells, n_reports)
 
 
 def _simulate_reports(
     task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator
-) -> CellCounts:
+) -> Sampled:
     n_users = int(users.sum())
     values = np.repeat(np.arange(task.domain_size, dtype=np.int64), users)
     real = mechanism.randomize(values, rng)
@@ -63,13 +64,13 @@ def _simulate_reports(
     reports = np.concatenate([real, dummies])
     reports = reports[task.shuffler.draw_kept(len(reports), rng)]
     reports = reports[~is_null(reports)]
-    return CellCounts(cells=mechanism.tally(reports), n_reports=len(reports))
+    return mechanism.tally(reports), len(reports)
 
 
-def _draw(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator) -> CellCounts:
+def _draw(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator) -> Sampled:
     if task.shuffler.keep_probability < 1:
         users = rng.binomial(users, task.shuffler.keep_probability)
-    return CellCounts(*task.dummies.sample(mechanism, users, rng))
+    return task.dummies.sample(mechanism, users, rng)
 
 
 def estimate_histogram(
@@ -77,5 +78,4 @@ def estimate_histogram(
 ) -> tuple[Histogram, Mixture]:
     """Estimate as the analyzer does; return the histogram and the mixture of reports."""
     mixture = mixture_of(task, n_users, counted=counts.n_reports)
-    refinement = task.refinement
-    return estimate(mechanism, counts.cells, mixture=mixture, refinement=refinement), mixture
+    return cast("Histogram", estimate_result(task, mechanism, counts.cells, mixture)), mixture

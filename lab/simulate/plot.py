@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from shuffledp.common.errors import SettingsError
 from shuffledp.deploy.terminal.files import atomic_output
-from shuffledp.lab.simulate.baselines import CENTRAL_NAMES
-from shuffledp.lab.simulate.sweep_row import SweepRow
+from shuffledp.lab.planning.central_mechanisms import CENTRAL_NAMES
+from shuffledp.lab.simulate.sweep import SweepRow
 
 _STYLE: Final = {"font.size": 9, "axes.grid": True, "grid.alpha": 0.25, "legend.fontsize": 7}
 _ESTIMATES: Final = {"mse": "as debiased", "mse_refined": "as refined", "mse_shrunk": "as shrunk"}

@@ -12,65 +12,37 @@ from typing import Any, Final, NamedTuple, Self, cast
 import numpy as np
 
 from shuffledp.analyzer.finalize import estimate_result, mixture_of
+from shuffledp.common.mechanisms import registry
 from shuffledp.common.mechanisms.base import Counts, Mixture, Vector
 from shuffledp.common.mechanisms.covariance import ShareCovariance
 from shuffledp.common.mechanisms.key_value.pairs import Pairs
 from shuffledp.common.mechanisms.key_value.privkv import PrivKv
 from shuffledp.common.mechanisms.numeric.number import to_unit
-from shuffledp.common.mechanisms.registry import (
-    mean_mechanism_of,
-    mechanism_of,
-    prefix_hashing_of,
-    rappor_of,
-)
 from shuffledp.common.mechanisms.tables import Tables
 from shuffledp.common.messages.result import FoundValues, Means, ShareTables
 from shuffledp.common.protocols import Kind, protocol_named
-from shuffledp.common.task.domain_spec import GROUP_SEPARATOR, EdgesSpec
+from shuffledp.common.task.domain_spec import GROUP_SEPARATOR
 from shuffledp.common.task.draft import NumberDraft
 from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.spec_forms import spec_as
 from shuffledp.common.task.specs import KeyValueSpec, RangedSpec
 from shuffledp.common.task.task import Task
+from shuffledp.deploy.datasets import sample_people as samples
 from shuffledp.deploy.datasets.names import IPUMS_1940_CITY
-from shuffledp.deploy.datasets.sample_people import (
-    SamplePeople,
-    numbers_of,
-    people_of,
-    sample_people,
-    with_attributes,
-)
+from shuffledp.deploy.datasets.sample_people import SamplePeople
 from shuffledp.deploy.datasets.sources import Dataset
 from shuffledp.deploy.results.decoder import decode
 from shuffledp.deploy.results.estimate_table import mse_of
 from shuffledp.deploy.results.table_view import names_of
 from shuffledp.deploy.tasks.value_parser import parse_tables
-from shuffledp.lab.planning.central_gaussian import gaussian_error, tables_square
+from shuffledp.lab.planning import central_mechanisms as central
+from shuffledp.lab.planning.central_mechanisms import CentralErrors, gaussian_error, tables_square
 from shuffledp.lab.planning.predictions import expected_pairs, predicted_mse
-from shuffledp.lab.simulate.accuracy import (
-    LEAST_REPEATS,
-    ByValue,
-    Repeat,
-    histogram_errors,
-    prefix_errors,
-)
-from shuffledp.lab.simulate.baselines import (
-    CentralErrors,
-    central_errors_of_items,
-    central_errors_of_means,
-    central_errors_of_texts,
-)
-from shuffledp.lab.simulate.collection import (
-    CellCounts,
-    collect,
-    estimate_histogram,
-    few_enough_reports,
-    with_noise,
-)
+from shuffledp.lab.simulate import accuracy, collection
+from shuffledp.lab.simulate.accuracy import ByValue, Repeat
 from shuffledp.user_agent.contribution import encoder_for
 
-_QUESTION_FIELDS: Final = ("labels", "numbers", "texts", "open", "pairs", "tables")
-"""Draft fields that describe the values and not the protocol."""
+_QUESTION: Final = ("labels", "numbers", "texts", "open", "pairs", "tables")
 _MOST_REPEATS: Final = 30
 _CHEAP: Final = 200_000
 """Users, or items, over all repeats of a setting that take about a second."""
@@ -92,23 +64,24 @@ class Population:
     """Names of items, candidates, numbers or keys."""
     source: Dataset | SamplePeople
     """A histogram, sampled for each repeat, or users with fixed values."""
-    edges: EdgesSpec | None = None
-    """Edges of the histogram's buckets, if they are ordered."""
+    question: Mapping[str, Any]
+    """Draft fields that describe the values and not the protocol."""
     remarks: Sequence[str] = ()
     """Sentences on values of the data set that are missing, or may be."""
 
     @classmethod
-    def of_items(cls, data: Dataset, n_users: int) -> Self:
-        """Return a population of n_users, sampled without replacement from a histogram."""
+    def of_items(cls, data: Dataset, n_users: int | None) -> Self:
+        """Return n_users, by default all, sampled without replacement from a histogram."""
         data.check_items()
         return cls(
             kind="categorical",
             name=data.name,
             title=data.title,
-            n_users=n_users,
+            n_users=data.n_users if n_users is None else n_users,
             domain_size=data.domain_size,
             value_names=data.labels or tuple(f"item {item}" for item in range(data.domain_size)),
             source=data,
+            question={},
             remarks=data.remarks,
         )
 
@@ -121,13 +94,13 @@ class Population:
         span: tuple[float, float] | None = None,
     ) -> Self:
         """Return a population of n_users, by default all, whose numbers are put into buckets."""
-        numbers, data, edges = numbers_of(data, buckets, span)
+        numbers, data, edges = samples.numbers_of(data, buckets, span)
         counts, _ = np.histogram(numbers, edges.edges, weights=data.counts)
         data = dataclasses.replace(data, labels=(), counts=counts.astype(np.int64))
-        people = cls.of_items(data, data.n_users if n_users is None else n_users)
+        people = cls.of_items(data, n_users)
         ends = f"from {edges.low:,.15g} to {edges.high:,.15g} {edges.unit}".rstrip()
         title = f"{data.title}, {buckets:,} {edges.spacing} buckets {ends}"
-        return dataclasses.replace(people, title=title, kind="ordered", edges=edges)
+        return dataclasses.replace(people, title=title, kind="ordered", question={"edges": edges})
 
     @classmethod
     def of_values(cls, people: SamplePeople, name: str = "sample") -> Self:
@@ -143,6 +116,7 @@ class Population:
             domain_size=size,
             value_names=names or ("mean",) * alone or [f"{noun} {at}" for at in range(size)],
             source=people,
+            question={name: people.draft[name] for name in _QUESTION if name in people.draft},
         )
 
     @classmethod
@@ -160,19 +134,14 @@ class Population:
 
     @property
     def usual_repeats(self) -> int:
-        """Number of repeats that take seconds: LEAST_REPEATS, or more of small data."""
+        """Number of repeats that take seconds: accuracy.LEAST_REPEATS, or more of small data."""
         size = self.n_users if isinstance(self.source, SamplePeople) else self.domain_size
-        return max(LEAST_REPEATS, min(_MOST_REPEATS, _CHEAP // size))
+        return max(accuracy.LEAST_REPEATS, min(_MOST_REPEATS, _CHEAP // size))
 
-    def draft_fields(self, protocol: str) -> dict[str, Any]:
-        """Return draft fields that describe the values; for items, labels if needed."""
-        if isinstance(self.source, SamplePeople):
-            draft = self.source.draft
-            return {name: draft[name] for name in _QUESTION_FIELDS if name in draft}
-        if self.edges is not None:
-            return {"edges": self.edges}
-        labelled = protocol_named(protocol).domain == "labelled"
-        return {"labels": tuple(self.value_names)} if labelled else {}
+    def draft_fields(self, protocol: str) -> Mapping[str, Any]:
+        """Return `question`, and the labels of items if the protocol needs them."""
+        labelled = self.kind == "categorical" and protocol_named(protocol).domain == "labelled"
+        return {**self.question, "labels": tuple(self.value_names)} if labelled else self.question
 
     def sample_counts(self, *seed: int) -> Counts:
         """Draw the users by item; only of a histogram."""
@@ -183,12 +152,8 @@ class Population:
         """Collect every answer once, estimate as the services do, and compare with the truth."""
         return SIMULATED_KINDS[self.kind].repeat(self, task, seed, one_by_one)
 
-    def central_errors(self, epsilon: float, delta: float, seed: int) -> CentralErrors:
-        """Return the errors of central mechanisms; for items, on the first repeat's users."""
-        return SIMULATED_KINDS[self.kind].central(self, epsilon, delta, seed)
 
-
-_mechanism: Final = lru_cache(maxsize=1)(mechanism_of)
+_mechanism: Final = lru_cache(maxsize=1)(registry.mechanism_of)
 
 
 def _repeat_items(people: Population, task: Task, seed: Seed, one_by_one: bool) -> Repeat:  # noqa: FBT001
@@ -196,16 +161,16 @@ def _repeat_items(people: Population, task: Task, seed: Seed, one_by_one: bool) 
     users = people.sample_counts(seed[0], seed[2])
     mechanism, n_users, rng = _mechanism(task), int(users.sum()), np.random.default_rng(seed)
     started = time.perf_counter()
-    one_by_one = one_by_one or few_enough_reports(task, n_users)
-    counts = collect(task, mechanism, users, rng, one_by_one=one_by_one)
-    histogram, mixture = estimate_histogram(task, mechanism, counts, n_users)
+    one_by_one = one_by_one or collection.few_enough_reports(task, n_users)
+    counts = collection.collect(task, mechanism, users, rng, one_by_one=one_by_one)
+    histogram, mixture = collection.estimate_histogram(task, mechanism, counts, n_users)
     seconds = time.perf_counter() - started
     truth = users / n_users
     if task.edges is None:
-        errors = histogram_errors(histogram, truth)
+        errors = accuracy.histogram_errors(histogram, truth)
         theory = float(ShareCovariance.of_mechanism(mechanism, truth, mixture).of_shares().mean())
     else:
-        errors = prefix_errors(histogram.frequencies, histogram.refined, truth)
+        errors = accuracy.prefix_errors(histogram.frequencies, histogram.refined, truth)
         theory = predicted_mse(task, n_users)
     return Repeat(
         seconds=seconds,
@@ -220,7 +185,7 @@ def _repeat_texts(task: Task, people: SamplePeople, rng: np.random.Generator) ->
     """Simulate texts by drawing bit counts; theory is the planner's bound for a rare text."""
     started = time.perf_counter()
     texts, counts = zip(*sorted(Counter(people.values).items()), strict=True)
-    rappor = rappor_of(task)
+    rappor = registry.rappor_of(task)
     cells = rappor.sample_cells(np.array(counts, dtype=np.int64), texts, rng)
     decoding = decode(rappor, cells, people.candidates)
     return Repeat(
@@ -236,7 +201,7 @@ def _repeat_open(task: Task, people: SamplePeople, rng: np.random.Generator) -> 
     """Simulate every report; the mean squared error is that of the values found."""
     started = time.perf_counter()
     names, counts = zip(*sorted(Counter(people.values).items()), strict=True)
-    mechanism, encode = prefix_hashing_of(task), encoder_for(task, None)
+    mechanism, encode = registry.prefix_hashing_of(task), encoder_for(task, None)
     rows = np.concatenate([encode(name, rng) for name in names])
     reports = mechanism.randomize(np.repeat(rows, counts, axis=0), rng)
     mixture = Mixture(n_real=len(reports))
@@ -261,10 +226,10 @@ def _repeat_open(task: Task, people: SamplePeople, rng: np.random.Generator) -> 
 
 def _repeat_numbers(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
     started = time.perf_counter()
-    spec, numbers = spec_as(task.mechanism, RangedSpec), mean_mechanism_of(task)
+    spec, numbers = spec_as(task.mechanism, RangedSpec), registry.mean_mechanism_of(task)
     table = np.array(people.values, dtype=np.float64).reshape(len(people.values), -1)
     unit = to_unit(table, spec.low, spec.high)
-    counts = with_noise(task, CellCounts(*numbers.sample_batch(unit, rng)), rng)
+    counts = collection.with_noise(task, numbers.sample_batch(unit, rng), rng)
     mixture = mixture_of(task, len(unit), counted=counts.n_reports)
     result = cast("Means", estimate_result(task, numbers, counts.cells, mixture))
     estimates = {"mse": result.means, "mse_shrunk": result.shrunk}
@@ -334,22 +299,18 @@ def _repeat_tables(people: Population, task: Task, seed: Seed, _one_by_one: bool
     )
 
 
-def _no_errors(*_: object) -> CentralErrors:
-    return {}
-
-
 def _errors_of_means(people: Population, epsilon: float, delta: float, _seed: int) -> CentralErrors:
     """Return the errors of means; the owners of a key are a mean of 0 or 1."""
-    draft = cast("SamplePeople", people.source).draft
-    numbers = draft.get("numbers") or NumberDraft()
+    n_users, size = people.n_users, people.domain_size
+    numbers = people.question.get("numbers") or NumberDraft()
     half = 0.5 if "pairs" in KINDS[people.kind].tables else (numbers.high - numbers.low) / 2
-    return central_errors_of_means(people.n_users, people.domain_size, half, epsilon, delta)
+    return central.errors_of_means(n_users, size, half, epsilon, delta)
 
 
 def _errors_of_tables(
     people: Population, epsilon: float, delta: float, _seed: int
 ) -> CentralErrors:
-    spec = Tables.specify(cast("SamplePeople", people.source).draft["tables"])
+    spec = Tables.specify(people.question["tables"])
     return {"gaussian_mse": gaussian_error(tables_square(spec), people.n_users, epsilon, delta)}
 
 
@@ -365,26 +326,18 @@ class Asked(NamedTuple):
     attribute_sizes: str = ""
 
 
-def _draw_items(asked: Asked) -> Population:
-    data = cast("Dataset", asked.data)
-    return Population.of_items(data, data.n_users if asked.users is None else asked.users)
-
-
-def _draw_numbers(asked: Asked) -> Population:
-    return Population.of_numbers(asked.data, asked.users, asked.buckets, asked.span)
-
-
 def _draw_values(
     asked: Asked, build: Callable[[SamplePeople, str], Population] = Population.of_values
 ) -> Population:
-    if asked.data is not None:
-        people = people_of(asked.data, asked.kind, asked.users, asked.seed, asked.span)
-        return dataclasses.replace(build(people, asked.data.name), remarks=asked.data.remarks)
-    people = sample_people(asked.kind, asked.users, asked.seed)
-    if asked.attribute_sizes:
-        attributes, rng = parse_tables(asked.attribute_sizes), np.random.default_rng(asked.seed)
+    kind, data, users, span, _, seed, sizes = asked
+    if data is not None:
+        people = samples.people_of(data, kind, users, seed, span)
+        return dataclasses.replace(build(people, data.name), remarks=data.remarks)
+    people = samples.sample_people(kind, users, seed)
+    if sizes:
+        attributes, rng = parse_tables(sizes).attributes, np.random.default_rng(seed)
         title = "Attributes that depend on a common number"
-        people = with_attributes(attributes.attributes, len(people.values), rng, title, {})
+        people = samples.with_attributes(attributes, len(people.values), rng, title, {})
     return build(people, "sample")
 
 
@@ -403,7 +356,8 @@ class SimulatedKind(NamedTuple):
     units: str
     """The figures whose mean squared error is measured."""
     repeat: Callable[[Population, Task, Seed, bool], Repeat]
-    central: Callable[[Population, float, float, int], CentralErrors]
+    central: Callable[[Population, float, float, int], CentralErrors] = lambda *_: {}
+    """Returns the errors of central mechanisms; for items, on the first repeat's users."""
     draw: Callable[[Asked], Population] = _draw_values
     true_figure: str = "true share"
     sized: str = "values"
@@ -414,28 +368,28 @@ class SimulatedKind(NamedTuple):
     """The protocols to compare by default; empty for all."""
 
 
-_ORDERED: Final = ("hierarchy", "puredump", "mixdump", "signed", "od-hp", "ldp-sw")
 SIMULATED_KINDS: Final[Mapping[Kind, SimulatedKind]] = {
     "categorical": SimulatedKind(
         *("shares", _repeat_items),
-        lambda people, epsilon, delta, seed: central_errors_of_items(
+        lambda people, epsilon, delta, seed: central.errors_of_items(
             people.sample_counts(seed, 0), epsilon, delta
         ),
-        _draw_items,
+        lambda asked: Population.of_items(cast("Dataset", asked.data), asked.users),
         dataset=IPUMS_1940_CITY,
         compared=("od-hp",),
     ),
     "ordered": SimulatedKind(
-        *("shares below an edge", _repeat_items, _no_errors, _draw_numbers), compared=_ORDERED
+        *("shares below an edge", _repeat_items),
+        draw=lambda ask: Population.of_numbers(ask.data, ask.users, ask.buckets, ask.span),
+        compared=("hierarchy", "puredump", "mixdump", "signed", "od-hp", "ldp-sw"),
     ),
     "string": SimulatedKind(
         *("shares of candidates", _of_people(_repeat_texts)),
-        lambda people, epsilon, delta, _: central_errors_of_texts(people.n_users, epsilon, delta),
+        lambda people, *target: central.errors_of_texts(people.n_users, *target[:2]),
     ),
     # Random codes, with shares by Zipf's law.
     "open": SimulatedKind(
-        *("shares of the values found", _of_people(_repeat_open), _no_errors),
-        dataset="zipf:50000",
+        *("shares of the values found", _of_people(_repeat_open)), dataset="zipf:50000"
     ),
     "mean": SimulatedKind(
         *("a mean", _of_people(_repeat_numbers), _errors_of_means), true_figure="true mean"

@@ -3,38 +3,130 @@
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice, product
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 import shuffledp.common.runtime.blas_threads  # noqa: F401  # for the workers of programs that import this
 from shuffledp.common.accounting.guarantees import published_claim
 from shuffledp.common.crypto.hpke_pool import worker_pool
 from shuffledp.common.errors import ShuffleDpError, TaskError, UsageError
+from shuffledp.common.messages.guarantee import REPLACE_ONE
 from shuffledp.common.protocols import PROTOCOLS, protocol_named, protocols_of
 from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.specs import check_int_range, check_range
 from shuffledp.common.task.task import Task
+from shuffledp.lab.planning.central_mechanisms import CentralErrors
 from shuffledp.lab.planning.plan_view import coalition_target
 from shuffledp.lab.planning.planner import search
 from shuffledp.lab.planning.requirements import Accounting, Requirements
-from shuffledp.lab.simulate.accuracy import Repeat
+from shuffledp.lab.simulate.accuracy import LEAST_REPEATS, Repeat, Summary
 from shuffledp.lab.simulate.populations import SIMULATED_KINDS, Asked, Population, Seed
-from shuffledp.lab.simulate.sweep_row import ACCOUNTINGS, SweepRow
 
 _MAX_SEEDS: Final = 2**21
 """Maximum seeds of a hash family, so that refinement takes seconds, not minutes."""
 _MOST_REPEATS: Final = 1_000_000
 _MOST_SEED: Final = 2**64
+_ACCOUNTINGS: Final[tuple[Accounting, ...]] = get_args(Accounting)
 _TARGET: Final = 0.2
 """Target ε by default."""
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
 """Function that receives a step's name, the work done and the total."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SweepRow:
+    """A protocol at a target ε with its task and repeats, or the reason why it was skipped."""
+
+    protocol: str
+    target_epsilon: float
+    accounting: Accounting
+    population: Population
+    reference: CentralErrors
+    """Errors of central mechanisms at the same ε; may be empty."""
+    task: Task | None = None
+    note: str = ""
+    published: str = ""
+    """The published bound for these parameters, in words."""
+    refusal: str = ""
+    """Reason why the setting was skipped."""
+    repeats: Sequence[Repeat] = ()
+    """Empty if and only if the setting was skipped; the first may have estimates by value."""
+
+    def __repr__(self) -> str:
+        """Return one line, for notebooks."""
+        found = self.refusal
+        if self.task is not None:
+            found = f"mean squared error {self.errors['mse'].format('.3g')}"
+        return f"<{self.protocol} at central ε {self.target_epsilon:g}: {found}>"
+
+    @property
+    def errors(self) -> Mapping[str, Summary]:
+        """Mean and standard error of each error over the repeats, by name."""
+        names = self.repeats[0].errors if self.repeats else ()
+        return {name: Summary.of([run.errors[name] for run in self.repeats]) for name in names}
+
+    def as_json(self, *, by_value: bool = False) -> dict[str, Any]:
+        """Return the row's JSON fields; `by_value` adds the first repeat's estimates."""
+        task, people, repeats = self.task, self.population, self.repeats
+        fields: dict[str, Any] = {
+            "protocol": self.protocol,
+            "target_epsilon": self.target_epsilon,
+            "accounting": self.accounting,
+            "dataset": people.name,
+            "remarks": " ".join(people.remarks),
+            "n_users": people.n_users,
+            "domain_size": people.domain_size,
+            **{f"central_{name}": error for name, error in self.reference.items()},
+        }
+        if task is None:
+            return fields | {"refusal": self.refusal}
+        items = KINDS[people.kind].histogram
+        for name, summary in self.errors.items():
+            error = f"{name}_se" if items else f"{name}_standard_error"
+            fields[name] = summary.mean
+            fields[error] = summary.standard_error if len(repeats) >= LEAST_REPEATS else None
+        if items:
+            mean, variance = task.shuffler.noises[-1].moments()
+            fields |= {
+                "buckets": task.item_mechanism.buckets,
+                "dummies_per_user": task.dummies.expected_per_user,
+                "shuffler_keeps": task.shuffler.keep_probability,
+                "shuffler_dummies_per_item": mean,
+                "shuffler_dummies_variance": variance,
+                "refinement": task.refinement,
+                "published": self.published,
+                "note": self.note,
+            }
+        if task.relay:
+            fields |= {"shufflers": 2, "coalition_epsilon": task.coalition_epsilon}
+        fields |= {
+            **repeats[0].theories,
+            "mechanism": task.mechanism.name,
+            "messages_per_user": task.own_reports + task.dummies.expected_sent,
+            "bytes_per_user": round(task.expected_envelope_bytes),
+            "mse_theory": statistics.fmean(run.mse_theory for run in repeats),
+            "central_epsilon": task.central_epsilon,
+            "local_epsilon": task.local_epsilon,
+            "delta": task.delta,
+            "neighbouring": REPLACE_ONE,
+            "repeats": len(repeats),
+            "seconds": statistics.fmean(run.seconds for run in repeats),
+            "one_by_one": all(run.one_by_one for run in repeats),
+        }
+        estimates = repeats[0].by_value
+        if by_value and estimates is not None:
+            keys = ("value", "truth", "estimate", "standard_error")
+            columns = (people.value_names, *(column.tolist() for column in estimates))
+            lines = zip(*columns, strict=True)
+            fields["by_value"] = [dict(zip(keys, line, strict=True)) for line in lines]
+        return fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,7 +177,7 @@ def sweep_of(
     protocols: Sequence[str],
     central_epsilons: Sequence[float],
     *,
-    accounting: str | None = None,
+    accounting: str = "tight",
     repeats: int | None = None,
     messages_cap: float | None = None,
     shufflers: int = 1,
@@ -105,7 +197,8 @@ def sweep_of(
     population = SIMULATED_KINDS[kind].draw(asked)
     repeats = population.usual_repeats if repeats is None else repeats
     check_int_range("repeats", repeats, 1, _MOST_REPEATS)
-    if accounting not in ACCOUNTINGS:
+    by_name = {name: (name,) for name in _ACCOUNTINGS} | {"both": _ACCOUNTINGS}
+    if accounting not in by_name:
         raise UsageError("accounting must be published, tight or both")
     for name in protocols:
         try:
@@ -120,7 +213,7 @@ def sweep_of(
         population=population,
         protocols=tuple(protocols or compared),
         central_epsilons=tuple(central_epsilons or [_TARGET]),
-        accounting=ACCOUNTINGS[accounting],
+        accounting=by_name[accounting],
         repeats=repeats,
         messages_cap=math.inf if messages_cap is None else messages_cap,
         shufflers=shufflers,
@@ -154,7 +247,7 @@ def run(sweep: Sweep, progress: Progress, pool: Executor | None = None) -> list[
     collecting = pool.map(repeat, jobs, chunksize=chunk)
     repeats = _track(collecting, progress, "Collecting", len(jobs))
     central = {
-        epsilon: people.central_errors(epsilon, sweep.delta, sweep.seed)
+        epsilon: SIMULATED_KINDS[people.kind].central(people, epsilon, sweep.delta, sweep.seed)
         for epsilon in sweep.central_epsilons
     }
     return [

@@ -18,12 +18,12 @@ from shuffledp.common.task.task import Task
 from shuffledp.deploy.results.export import columns_of
 from shuffledp.deploy.terminal.escape import escaped
 from shuffledp.deploy.terminal.tables import CLAIM_ROOM_NOTE, print_rows
+from shuffledp.lab.planning.central_mechanisms import CENTRAL_NAMES
 from shuffledp.lab.planning.plan_view import default_local_cap
 from shuffledp.lab.simulate.accuracy import LEAST_REPEATS
-from shuffledp.lab.simulate.baselines import CENTRAL_NAMES
 from shuffledp.lab.simulate.plot import Point
 from shuffledp.lab.simulate.populations import SIMULATED_KINDS
-from shuffledp.lab.simulate.sweep_row import SweepRow
+from shuffledp.lab.simulate.sweep import SweepRow
 
 Progress = Callable[[int, int], None]
 """Function that receives an experiment's completed work and its total."""

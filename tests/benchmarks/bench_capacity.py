@@ -33,8 +33,7 @@ from shuffledp.deploy.clients.local_cluster import Cluster
 from shuffledp.deploy.clients.local_parties import Child
 from shuffledp.deploy.load.sender import Destination
 from shuffledp.deploy.load.users import seal_values
-from shuffledp.lab.planning.capacity import cost
-from shuffledp.lab.planning.opening_time import measure_opening_seconds
+from shuffledp.lab.planning.capacity import cost, measure_opening_seconds
 from shuffledp.protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffledp.user_agent.clients import RemoteIssuer
 from shuffledp.user_agent.credentials import CredentialFile

@@ -22,8 +22,7 @@ from shuffledp.common.crypto.hpke_pool import HpkePool, open_each
 from shuffledp.common.messages.submission import Outcome
 from shuffledp.common.task.task import SUBMISSION_ID_BYTES
 from shuffledp.deploy.load.users import GroupContributor
-from shuffledp.lab.planning.capacity import cost
-from shuffledp.lab.planning.opening_time import measure_opening_seconds
+from shuffledp.lab.planning.capacity import cost, measure_opening_seconds
 from shuffledp.shuffler.storage.submission_store import SubmissionStore
 from tests.benchmarks.conftest import Best, Line, best_of
 from tests.support.postgres import postgres_server

@@ -44,7 +44,7 @@ async def test_a_planned_task_has_the_simulators_errors_and_the_tasks_lengths(
         local_epsilon=math.inf,
         buckets=0,
         dummies_per_user=0.0,
-        dummies=design.dummies,
+        dummies=design.unclaimed.dummies,
         n_min=_USERS,
         target_size=_USERS,
     )

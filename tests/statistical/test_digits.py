@@ -24,7 +24,7 @@ from shuffledp.common.task.draft import NumberDraft, RelayDraft
 from shuffledp.common.task.named_dummies import ViewDummies
 from shuffledp.common.task.shuffler_spec import RATIO_SUM, GeometricNoise
 from shuffledp.common.task.task import Task
-from shuffledp.lab.simulate.collection import CellCounts, with_noise
+from shuffledp.lab.simulate.collection import with_noise
 from tests.support.tasks import draft
 
 _USERS: Final = 2000
@@ -90,7 +90,7 @@ def _collect(task: Task, values: NDArray[np.float64], runs: int) -> _Runs:
     mechanism, rng = mean_mechanism_of(task), np.random.default_rng(11)
     found = list[Means]()
     for _ in range(runs):
-        counts = with_noise(task, CellCounts(*mechanism.sample_batch(values, rng)), rng)
+        counts = with_noise(task, mechanism.sample_batch(values, rng), rng)
         mixture = mixture_of(task, _USERS, counted=counts.n_reports)
         result = estimate_result(task, mechanism, counts.cells, mixture)
         assert isinstance(result, Means)

@@ -20,7 +20,7 @@ from shuffledp.common.messages.result import simultaneous_confidence
 from shuffledp.common.task.domain_spec import EdgesSpec
 from shuffledp.common.task.task import Task
 from shuffledp.deploy.results.distribution import Distribution
-from shuffledp.lab.planning.shuffler_noise import least_geometric
+from shuffledp.lab.planning.item_dummies import least_geometric
 from shuffledp.lab.simulate.collection import collect, estimate_histogram
 from tests.support.chains import chain
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task

@@ -6,11 +6,11 @@ from typing import Final
 import numpy as np
 
 from shuffledp.deploy.datasets.sources import Dataset
+from shuffledp.lab.planning.central_mechanisms import CentralErrors
 from shuffledp.lab.planning.requirements import Accounting
 from shuffledp.lab.simulate.accuracy import ByValue, Repeat
-from shuffledp.lab.simulate.baselines import CentralErrors
 from shuffledp.lab.simulate.populations import Population
-from shuffledp.lab.simulate.sweep_row import SweepRow
+from shuffledp.lab.simulate.sweep import SweepRow
 from tests.support.tasks import published
 
 TASK: Final = published().task

@@ -90,9 +90,8 @@ def _errors(setting: VectorSetting, n_users: int, rng: np.random.Generator) -> d
     def collect(mechanism: NumberMechanism) -> Moments:
         return mechanism.estimate(mechanism.tally(mechanism.randomize(values, rng)))
 
-    projecting = dataclasses.replace(
-        MultiRphm.for_epsilon(d, epsilon), nonce=rng.bytes(NONCE_BYTES)
-    )
+    projecting = MultiRphm.for_epsilon(d, epsilon)
+    projecting = dataclasses.replace(projecting, nonce=rng.bytes(NONCE_BYTES))
     hybrid = collect(MultiHm.for_epsilon(d, epsilon))
     projected = collect(projecting)
     signs = collect(MeanEst(d, ResponseWeights.for_epsilon(epsilon)))

@@ -10,7 +10,7 @@ from shuffledp.common.accounting.hybrid_noise import HybridRelease
 from shuffledp.common.accounting.item_noise import ItemNoiseRelease
 from shuffledp.common.accounting.releases import AmplifiedRelease
 from shuffledp.common.task.shuffler_spec import GeometricNoise, ShufflerSpec
-from shuffledp.lab.planning.shuffler_noise import least_geometric
+from shuffledp.lab.planning.item_dummies import least_geometric
 from tests.support.exhaustive_delta import grr_distribution, true_delta_with_item_noise
 from tests.support.reductions import geometric_noise, of_grr
 

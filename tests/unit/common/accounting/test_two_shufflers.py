@@ -33,7 +33,7 @@ from shuffledp.common.task.shuffler_spec import (
     ShufflerSpec,
     SummedNoise,
 )
-from shuffledp.lab.planning.shuffler_noise import least_geometric
+from shuffledp.lab.planning.item_dummies import least_geometric
 from tests.support.chains import COINS, chain
 from tests.support.reductions import geometric_noise
 from tests.support.tasks import published

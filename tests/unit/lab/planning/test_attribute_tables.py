@@ -15,7 +15,7 @@ from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.deploy.tasks import drafts, task_view
 from shuffledp.deploy.tasks.value_parser import parse_tables
 from shuffledp.lab.planning import plan_view
-from shuffledp.lab.planning.central_gaussian import gaussian_error, tables_square
+from shuffledp.lab.planning.central_mechanisms import gaussian_error, tables_square
 from shuffledp.lab.planning.planner import plan
 from shuffledp.lab.planning.requirements import Requirements
 from tests.support.requirements import designed

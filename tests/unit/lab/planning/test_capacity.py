@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from shuffledp.common.errors import PlanError
 from shuffledp.deploy.cli import app
-from shuffledp.lab.planning.capacity import COSTS, Demand, Workload, cells, cost, predict
-from shuffledp.lab.planning.opening_time import measure_opening_seconds
+from shuffledp.lab.planning import capacity
+from shuffledp.lab.planning.capacity import Demand, Workload, cost, predict
 from tests.support.command_line import shown, shown_json
 from tests.support.tasks import published
 
@@ -160,12 +160,12 @@ def test_a_deadline_before_the_end_of_the_delivery_is_refused() -> None:
 
 def test_opening_takes_microseconds() -> None:
     """On any machine that runs these tests."""
-    assert 1e-6 < measure_opening_seconds(0.01) < 1e-2
+    assert 1e-6 < capacity.measure_opening_seconds(0.01) < 1e-2
 
 
 def test_the_command_prints_json_or_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have a row per role, and the opening time may be measured here."""
-    monkeypatch.setattr(measure_opening_seconds, "__defaults__", (0.02,))
+    monkeypatch.setattr(capacity.measure_opening_seconds, "__defaults__", (0.02,))
     command = ("capacity", "--reports-per-day", "1e8", "--deadline", "6")
     demands = shown_json(*command)["demands"]
 
@@ -188,8 +188,8 @@ def test_the_page_has_the_predictions_and_the_costs() -> None:
     text = _PAGE.read_text(encoding="utf-8")
     rows = [predict(replace(_USUAL, reports_per_day=size)) for size in _SIZES]
     for of_role in zip(*rows, strict=True):
-        needs = [cells(demand) for demand in of_role]
+        needs = [capacity.cells(demand) for demand in of_role]
         shown = [f"{needed[3]}, {', '.join(needed[5:])}" for needed in needs]
         assert f"| {' '.join(needs[0][:2])} | {' | '.join(shown)} |" in text
-    for name, each in COSTS.items():
+    for name, each in capacity.COSTS.items():
         assert f"| {name} | {each['value']:,.10g} | {each['unit']} | {each['source']} |" in text

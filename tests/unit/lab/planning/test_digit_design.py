@@ -121,8 +121,8 @@ def test_honest_users_alone_add_the_dummies_that_count() -> None:
     of_all = designed("digits", _target(8000, 1.0, n_min=4000, messages_cap=20))
     of_half = designed("digits", _target(8000, 1.0, honest_fraction=0.5, messages_cap=20))
 
-    assert of_all.dummies.expected_per_user == pytest.approx(
-        of_half.dummies.expected_per_user, rel=1e-2
+    assert of_all.unclaimed.dummies.expected_per_user == pytest.approx(
+        of_half.unclaimed.dummies.expected_per_user, rel=1e-2
     )
     assert of_half.task.central_epsilon <= 1
 

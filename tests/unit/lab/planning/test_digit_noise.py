@@ -13,9 +13,9 @@ from shuffledp.common.accounting.item_noise import ItemNoiseRelease
 from shuffledp.common.errors import PlanError
 from shuffledp.common.task.shuffler_spec import ShufflerSpec
 from shuffledp.lab.planning.digits import loads_of
+from shuffledp.lab.planning.item_dummies import least_geometric
 from shuffledp.lab.planning.planner import plan
 from shuffledp.lab.planning.requirements import Requirements
-from shuffledp.lab.planning.shuffler_noise import least_geometric
 from tests.support.requirements import designed, ratio_of_mean, value_requirements
 
 _SETTINGS: Final = ((10_000, 0.1), (10_000, 1.0), (100_000, 0.1), (100_000, 1.0))

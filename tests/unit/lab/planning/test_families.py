@@ -7,10 +7,10 @@ from shuffledp.common.accounting.guarantees import central_epsilon
 from shuffledp.common.errors import PlanError
 from shuffledp.common.protocols import PROTOCOLS, protocols_of
 from shuffledp.lab.planning.calibration import gaussian_mu
-from shuffledp.lab.planning.families import FAMILIES
+from shuffledp.lab.planning.item_dummies import ShufflerNoise
 from shuffledp.lab.planning.noisy_reports import NoisyReports
+from shuffledp.lab.planning.planner import FAMILIES
 from shuffledp.lab.planning.requirements import Requirements
-from shuffledp.lab.planning.shuffler_noise import ShufflerNoise
 from tests.support.requirements import amplified_requirements, designed
 
 _CITIES: Final = {"n_users": 602_325, "domain_size": 915}
@@ -112,7 +112,7 @@ def test_caps_and_a_small_domain_are_kept(protocol: str, changes: dict[str, Any]
     claimed = found.task.central_epsilon
 
     assert found.local_epsilon <= target.local_cap
-    assert 1 + found.dummies.maximum <= target.messages_cap
+    assert 1 + found.unclaimed.dummies.maximum <= target.messages_cap
     assert found.draft.buckets == 0 or target.domain_size > 2
     assert (0 if changes is _CAPPED else 0.95 * 0.5) < claimed <= 0.5
 

@@ -53,7 +53,7 @@ def _claim_of(design: Design) -> float:
 
 def _in_steps(design: Design) -> bool:
     """Return whether noise comes in whole dummies, or the local ε is at its maximum."""
-    dummies = design.dummies
+    dummies = design.unclaimed.dummies
     if design.draft.noises or dummies.distribution in {"each-item", "fractional"}:
         return False
     return dummies.per_user > 0 or design.local_epsilon > 19.9

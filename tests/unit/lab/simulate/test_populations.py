@@ -15,10 +15,9 @@ from shuffledp.common.protocols import Kind, protocol_named
 from shuffledp.deploy.datasets.sample_people import SamplePeople, people_of, sample_people
 from shuffledp.deploy.datasets.sources import Dataset, dataset
 from shuffledp.deploy.terminal.json_output import dumps
-from shuffledp.lab.simulate.baselines import central_errors_of_items, central_errors_of_texts
-from shuffledp.lab.simulate.populations import Population
-from shuffledp.lab.simulate.sweep import Sweep, run
-from shuffledp.lab.simulate.sweep_row import SweepRow
+from shuffledp.lab.planning import central_mechanisms as central
+from shuffledp.lab.simulate.populations import SIMULATED_KINDS, Population
+from shuffledp.lab.simulate.sweep import Sweep, SweepRow, run
 from shuffledp.lab.simulate.table import show
 from tests.support.kind_tasks import OTHER_KINDS, kind_task
 from tests.support.printing import printed
@@ -143,17 +142,21 @@ def test_digits_are_simulated_with_users_and_shufflers_dummies(protocol: str) ->
     assert mse < 1.5 * stated
 
 
+def _central(people: Population, epsilon: float) -> central.CentralErrors:
+    return SIMULATED_KINDS[people.kind].central(people, epsilon, 1e-6, 1)
+
+
 def test_central_errors_have_the_units_of_the_values() -> None:
     """Hours go from 0 to 24; texts have no known total; items are the first repeat's users."""
-    hours = _people("mean").central_errors(1.0, 1e-6, 1)["laplace_mse"]
-    texts = _people("string").central_errors(0.5, 1e-6, 1)
+    hours = _central(_people("mean"), 1.0)["laplace_mse"]
+    texts = _central(_people("string"), 0.5)
     data = Dataset(name="made", title="made", labels=(), counts=np.array([30, 10]))
     drawn = data.sample_counts(20, np.random.default_rng((1, 0)))
 
     assert 2 * (24 / _USERS) ** 2 == pytest.approx(hours)
-    assert central_errors_of_texts(_USERS, 0.5, 1e-6) == texts
-    of_half = Population.of_items(data, 20).central_errors(0.5, 1e-6, 1)
-    assert central_errors_of_items(drawn, 0.5, 1e-6) == of_half
+    assert central.errors_of_texts(_USERS, 0.5, 1e-6) == texts
+    of_half = _central(Population.of_items(data, 20), 0.5)
+    assert central.errors_of_items(drawn, 0.5, 1e-6) == of_half
 
 
 def test_the_same_seed_gives_the_same_errors() -> None:

@@ -10,7 +10,7 @@ from shuffledp.common.accounting.item_noise import ItemNoiseRelease
 from shuffledp.common.errors import AccountingError
 from shuffledp.common.task.shuffler_spec import GeometricNoise, ItemNoise, ShufflerSpec, SummedNoise
 from shuffledp.lab.planning.design import Design
-from shuffledp.lab.planning.shuffler_noise import least_binomial, least_geometric
+from shuffledp.lab.planning.item_dummies import least_binomial, least_geometric
 from tests.support.requirements import amplified_requirements, designed, small_requirements
 
 _RATIOS: Final = (

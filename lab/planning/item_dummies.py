@@ -1,4 +1,4 @@
-"""Protocols whose shufflers add dummies of each item, with the least noise for the target. Pure."""
+"""Protocols with dummies of each item, with the least noise for the target. Pure."""
 
 import dataclasses
 import math
@@ -11,21 +11,20 @@ from shuffledp.common.accounting.count_distributions import least_whole
 from shuffledp.common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON, check_delta
 from shuffledp.common.accounting.item_noise import ItemNoiseRelease
 from shuffledp.common.accounting.published import sageo_left, sageo_right
-from shuffledp.common.errors import AccountingError, TaskError
-from shuffledp.common.mechanisms.reduction import MatchCountReduction
+from shuffledp.common.errors import AccountingError, PlanError, TaskError
 from shuffledp.common.protocols import PROTOCOLS, ShufflerDistribution
+from shuffledp.common.task import shuffler_spec
+from shuffledp.common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
+from shuffledp.common.task.named_dummies import ItemDummies
 from shuffledp.common.task.shuffler_spec import (
-    MAX_PER_ITEM,
-    RATIO_SUM,
     BinomialNoise,
     GeometricNoise,
     ItemNoise,
-    ShufflerSpec,
     SummedNoise,
 )
-from shuffledp.lab.planning.central_gaussian import gaussian_error, share_square
-from shuffledp.lab.planning.design import Design
-from shuffledp.lab.planning.excess import CLAIM_ROOM, MARGIN, excess_of, least_noisy
+from shuffledp.lab.planning.calibration import CLAIM_ROOM, MARGIN
+from shuffledp.lab.planning.central_mechanisms import gaussian_error, share_square
+from shuffledp.lab.planning.design import Design, excess_of, least_noisy
 from shuffledp.lab.planning.frontier import share_error
 from shuffledp.lab.planning.protocol_family import Found, ProtocolFamily
 from shuffledp.lab.planning.requirements import Progress, Requirements, noise_fields
@@ -36,6 +35,12 @@ _CUT_SHARE: Final = 1e-3
 """Share of δ that truncating the upper tail of the noise may cost."""
 _SLACK: Final = 5e-3
 """The search for several rounds, or hybrid, ends when μ is within this share of its target."""
+_SLACK_OF_USERS: Final = 1e-3
+"""That for dummies by users; it costs .2 % of the error."""
+_MAX_STEP: Final = 1.5
+"""Largest step in ln μ before that target is bracketed."""
+_CUT_PROBABILITY: Final = 1e-40
+"""Largest probability that any user in a batch needs more dummies than the maximum."""
 _STEPS: Final = 4096
 """Steps from the coalition ε down to the central ε, of which each noise of two shufflers is one."""
 Noise = TypeVar("Noise", bound=ItemNoise)
@@ -96,10 +101,8 @@ def _approximate_mse(target: Requirements) -> float:
     n, rounds, epsilon = target.n_users, target.rounds, target.central_epsilon
     square = rounds * share_square(target.domain_size)
     laplace = 4 * square * rounds / (epsilon * n) ** 2
-    of_item = MatchCountReduction.for_epsilon(
-        answers=target.domain_size, local_epsilon=_hybrid_local(target), hashed=False
-    )
-    errors = [share_error(target, of_item) + laplace / of_item.signal**2]
+    error, signal = share_error(target, _hybrid_local(target))
+    errors = [error + laplace / signal**2]
     if target.may_be_plain:
         errors += [laplace, gaussian_error(square, n, epsilon, target.delta)]
     return min(errors)
@@ -130,7 +133,7 @@ def _exactly(epsilon: float, delta: float) -> _Enough:
     if not 0 < epsilon < math.inf:
         raise AccountingError(f"epsilon is {epsilon}; it must be above 0 and finite")
     release = ItemNoiseRelease.of_shuffler
-    return lambda noise: release(ShufflerSpec(noise=noise)).delta(epsilon) <= delta
+    return lambda noise: release(shuffler_spec.ShufflerSpec(noise=noise)).delta(epsilon) <= delta
 
 
 def _two_binomial(central: float, delta: float, coalition: float) -> _Pair:
@@ -183,9 +186,9 @@ def _two_sided(epsilon: float, delta: float, peak: int) -> GeometricNoise:
     left_weight = _ratio_weight(sageo_left(epsilon, 1.0))
     right_weight = _ratio_weight(sageo_right(epsilon, 1.0))
     # The noise exceeds peak + cut with a probability below right^cut.
-    right = math.log(right_weight / RATIO_SUM)
+    right = math.log(right_weight / shuffler_spec.RATIO_SUM)
     cut = max(1, math.ceil(math.log(_CUT_SHARE * delta) / right))
-    if peak + cut > MAX_PER_ITEM:
+    if peak + cut > shuffler_spec.MAX_PER_ITEM:
         raise _too_many()
     return GeometricNoise(
         peak=peak, left_weight=left_weight, right_weight=right_weight, most=peak + cut
@@ -194,8 +197,8 @@ def _two_sided(epsilon: float, delta: float, peak: int) -> GeometricNoise:
 
 def _ratio_weight(ratio: float) -> int:
     """Return a ratio, rounded up, as a weight from 1 to RATIO_SUM - 1, or raise AccountingError."""
-    weight = math.ceil(ratio * RATIO_SUM) + 1
-    if weight >= RATIO_SUM:
+    weight = math.ceil(ratio * shuffler_spec.RATIO_SUM) + 1
+    if weight >= shuffler_spec.RATIO_SUM:
         raise _too_many()
     return max(1, weight)
 
@@ -204,7 +207,7 @@ def _least(noise_of: Callable[[int], Noise], low: int, enough: _Enough) -> Noise
     """Return the noise of the least number from `low` on that is enough, or AccountingError."""
 
     def is_enough(number: int) -> bool:
-        if number > MAX_PER_ITEM:
+        if number > shuffler_spec.MAX_PER_ITEM:
             raise _too_many()
         try:
             return enough(noise_of(number))
@@ -215,4 +218,41 @@ def _least(noise_of: Callable[[int], Noise], low: int, enough: _Enough) -> Noise
 
 
 def _too_many() -> AccountingError:
-    return AccountingError(f"the target needs more than {MAX_PER_ITEM} dummies per item")
+    most = shuffler_spec.MAX_PER_ITEM
+    return AccountingError(f"the target needs more than {most} dummies per item")
+
+
+class EachItem(ProtocolFamily):
+    """True items; users add each item as a dummy with a small probability: `aue`."""
+
+    def design(self, protocol: str, target: Requirements) -> Design:
+        """Return the design with the least dummy probability, to within 0.2 %."""
+        # An item's noise is largest at probability one half; a paper's bound may count on more.
+        most = EXTRA_WEIGHT_SUM // 2 if target.accounting == "tight" else EXTRA_WEIGHT_SUM - 1
+
+        def design_at(level: float) -> Design | None:
+            if level < 0:
+                return None
+            weight = max(1, math.ceil(most * math.exp(-2 * level)))
+            return Design.of(protocol, target, dummies=_each_item_dummies(weight, target))
+
+        return least_noisy(
+            target, protocol, design_at, excess_of, slack=_SLACK_OF_USERS, max_step=_MAX_STEP
+        )
+
+
+def _each_item_dummies(extra_weight: int, target: Requirements) -> ItemDummies:
+    """
+    Return the distribution that adds each item as a dummy with probability extra_weight / 2^32.
+
+    Raises PlanError if a user may need more than MAX_DUMMIES dummies.
+    """
+    chance = extra_weight / EXTRA_WEIGHT_SUM
+    mean = target.domain_size * chance
+    log = math.log(target.n_users / _CUT_PROBABILITY)
+    # P(X ≥ mean + t) ≤ exp(-t² / (2·(variance + t/3))): Bernstein's inequality, solved for t.
+    excess = log / 3 + math.sqrt(log**2 / 9 + 2 * mean * (1 - chance) * log)
+    most = min(math.ceil(mean + excess), target.domain_size)
+    if most > MAX_DUMMIES:
+        raise PlanError(f"aue needs up to {most} dummies per user; the limit is {MAX_DUMMIES}")
+    return ItemDummies(trials=target.domain_size, extra_weight=extra_weight, most=most)
