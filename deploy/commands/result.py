@@ -71,30 +71,30 @@ def result(
         signed, _ = await operator.describe(task)
         return signed, found
 
-    published, found = options.ask(connections.analyzer, read)
-    signed = Task.from_bytes(published.task_bytes)
-    check_fits(found, signed)
-    found = recompute_guarantees(found, signed)
+    signed, found = options.ask(connections.analyzer, read)
+    published = Task.from_bytes(signed.task_bytes)
+    check_fits(found, published)
+    found = recompute_guarantees(found, published)
     # Before any output: candidates that cannot be decoded leave no file.
     asked = Questions(
         batch=found,
-        task=signed,
+        task=published,
         quantiles=parse_numbers(quantile, _QUANTILES) if quantile else DEFAULT_QUANTILES,
-        ranges=asked_ranges(signed, ranges or ()),
+        ranges=asked_ranges(published, ranges or ()),
     )
-    build = partial(result_view, found.estimate, signed, candidates=texts, questions=asked)
+    build = partial(result_view, found.estimate, published, candidates=texts, questions=asked)
     view = build(most=top)
     if csv is not None:
         write_csv(csv, view.columns)
     if parquet is not None:
         write_parquet(parquet, found, view.columns)
     if html is not None:
-        write(html, result_page(found, signed, build(most=MAX_ROWS)))
+        write(html, result_page(found, published, build(most=MAX_ROWS)))
     if json:
-        own = {"labels": signed.labels, **shufflers_as_json(signed)}
+        own = {"labels": published.labels, **shufflers_as_json(published)}
         print_json({**as_json(found), **own, **view.fields})
         return
-    print_result(found, view, terminal(), guarantees=guarantees, task=signed)
+    print_result(found, view, terminal(), guarantees=guarantees, task=published)
     print_written((html, csv, parquet), terminal())
 
 
