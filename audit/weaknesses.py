@@ -22,6 +22,7 @@ from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
 from shuffledp.common.crypto.privacy_tokens import PendingToken
 from shuffledp.common.errors import ConflictError, WireError
 from shuffledp.common.mechanisms.base import Mechanism, Randomizer, Reports
+from shuffledp.common.messages import inclusion_proof
 from shuffledp.common.messages.batch import BatchManifest
 from shuffledp.common.messages.guarantee import Coalition, Guarantee
 from shuffledp.common.messages.inclusion_proof import distinct_rows
@@ -33,7 +34,6 @@ from shuffledp.common.task.task import Task
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.common.wire.results import result_from_bytes, result_to_wire
 from shuffledp.shuffler.permutation import permute
-from shuffledp.shuffler.relay import layer_jobs
 from shuffledp.shuffler.shuffle_job import PERMUTED, ShuffleJob
 from shuffledp.user_agent.contribution import Contributor, PreparedSubmission
 from shuffledp.user_agent.device_store import DeviceStore, InclusionState, SavedSubmission
@@ -173,7 +173,7 @@ NOISE_AFTER_ALL: Final = Weakness("Shufflers that only permute add dummies.", pe
 class _RepeatKeeper(InlineExecutor):
     async def run(self, *arguments: Any) -> list[Any]:  # noqa: ANN401  # as deployed
         """Keep all rows where repeated ones are dropped."""
-        places: tuple[Any, ...] = (received_job, layer_jobs)
+        places: tuple[Any, ...] = (received_job, inclusion_proof)
         for place in places:
             place.distinct_rows = np.asarray
         try:

@@ -99,11 +99,11 @@ class Collection(BatchOperations):
         """
         batch = await self.batches.find_or_begin(digest)
         [outcome] = await self._take(batch, [envelope], [token], peer, here=True)
-        if outcome is Outcome.MALFORMED and isinstance(batch, ActiveBatch):
-            check_length(envelope, batch.task)
-        check = _token_check(batch)
-        if outcome is Outcome.UNAUTHENTICATED and check is not None:
-            raise errors.CredentialError(check.explain(token))
+        if isinstance(batch, ActiveBatch):
+            if outcome is Outcome.MALFORMED:
+                check_length(envelope, batch.task)
+            if outcome is Outcome.UNAUTHENTICATED and (tokens := batch.task.tokens):
+                raise errors.CredentialError(TokenCheck(tokens, digest).explain(token))
         if outcome in _ERRORS:
             error, message = _ERRORS[outcome]
             raise error(message)
@@ -163,8 +163,8 @@ class Collection(BatchOperations):
     ) -> list[Outcome]:
         outcomes, sizes = [Outcome.MALFORMED] * len(envelopes), set(batch.task.envelope_sizes)
         fitting = [index for index, envelope in enumerate(envelopes) if len(envelope) in sizes]
-        check = _token_check(batch)
-        if check is not None:
+        if batch.task.tokens is not None:
+            check = TokenCheck(batch.task.tokens, batch.digest)
             given = [tokens[index] for index in fitting]
             valid = (
                 check.are_valid(given) if len(given) < _FEW else await self._verify(check, given)
@@ -259,13 +259,6 @@ class Collection(BatchOperations):
             else [[batch.key.tag(_TOKEN + nonce_of(token)) for token in group] for group in tokens],
         )
         return await self.store.append(arrival)
-
-
-def _token_check(batch: ActiveBatch | FinishedBatch) -> TokenCheck | None:
-    """Return the check of a collecting batch's tokens; None if its task requires none."""
-    if isinstance(batch, FinishedBatch) or batch.task.tokens is None:
-        return None
-    return TokenCheck(batch.task.tokens, batch.digest)
 
 
 def check_length(envelope: bytes, task: Task) -> None:

@@ -1,7 +1,7 @@
 """The shuffler without its servers, as deployed and tested: parts wired from ports."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
@@ -63,6 +63,8 @@ class FrontEndCore:
 class BatchCore:
     """The parts that begin, move and deliver batches, in either shuffler of a task."""
 
+    batches_of: ClassVar[type[ActiveBatches]]
+    """The type of `batches`."""
     batches: ActiveBatches = field(init=False)
     deliveries: Deliveries = field(init=False)
     settings: ShufflerSettings
@@ -80,34 +82,23 @@ class BatchCore:
     clock: Clock
     rng: np.random.Generator
 
-    def for_batches(self) -> dict[str, Any]:
-        """Return the fields of ActiveBatches."""
+    def __post_init__(self) -> None:
         settings = self.settings
         pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-        return {
-            "store": self.store,
-            "state": self.state,
-            "analyzer": ReceivingParty(name="analyzer", client=self.analyzer, identity=pinned),
-            "own_identity": self.identity.public_identity(),
-            "keys": self.keys,
-            "minimum_batch": settings.minimum_batch,
-            "most_dummies": settings.most_dummies,
-            "keep_seconds": settings.schedule().retention,
-            "rng": self.rng,
-            "relay": self.relay,
-        }
-
-    def for_deliveries(self) -> dict[str, Any]:
-        """Return the fields of all Deliveries, once there are batches; watch their states."""
+        self.batches = self.batches_of(
+            store=self.store,
+            state=self.state,
+            analyzer=ReceivingParty(name="analyzer", client=self.analyzer, identity=pinned),
+            own_identity=self.identity.public_identity(),
+            keys=self.keys,
+            minimum_batch=settings.minimum_batch,
+            most_dummies=settings.most_dummies,
+            keep_seconds=settings.schedule().retention,
+            rng=self.rng,
+            relay=self.relay,
+        )
         self.metrics = BatchMetrics(self.process_metrics)
         self.store.observer = self.metrics.record_move
-        return {
-            "batches": self.batches,
-            "blocks": self.blocks,
-            "clock": self.clock,
-            "executor": self.executor,
-            "metrics": self.metrics,
-        }
 
     async def resume(self) -> None:
         """Resume the work of an earlier run; see `Deliveries.resume`."""
@@ -118,14 +109,19 @@ class BatchCore:
 class ShufflerCore(FrontEndCore, BatchCore):
     """The parts of the process that also begins, moves and delivers batches."""
 
+    batches_of = CollectingBatches
     batches: ActiveBatches = field(init=False)
     store: SubmissionStore
 
     def __post_init__(self) -> None:
-        self.batches = CollectingBatches(**self.for_batches())
+        BatchCore.__post_init__(self)
         super().__post_init__()
         self.deliveries = Deliveries(
-            **self.for_deliveries(),
+            batches=self.batches,
+            blocks=self.blocks,
+            clock=self.clock,
+            executor=self.executor,
+            metrics=self.metrics,
             source=self.store.group_source(),
             seeds=BatchSeeds(self.state),
             inclusions=self.inclusions,

@@ -39,8 +39,8 @@ from shuffledp.shuffler.storage.submission_store import GroupSource
 
 PERMUTED: Final = "permuted"
 """Subfolder of the permuted batch's blocks."""
-SCRATCH: Final = ("dummies", "scattered", "thrown")
-"""Subfolders of blocks that only the shuffle needs; the last is of earlier versions."""
+SCRATCH: Final = ("dummies", "scattered")
+"""Subfolders of blocks that only the shuffle needs."""
 PART_BYTES: Final = 16 * 1024 * 1024
 """Size of a part of a batch, unless blocks would become smaller than BLOCK_BYTES."""
 BLOCK_BYTES: Final = 256 * 1024

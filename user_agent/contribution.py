@@ -319,11 +319,7 @@ class PreparedSubmission:
     """The bytes to send. A retry must send them unchanged."""
     leaves: tuple[bytes, ...]
     """Hashes of the reports as sent, of layers with two shufflers; see inclusion_proof.py."""
-    most_leaves: int
-    deadline: int
-    """The task's deadline, in seconds since 1970 UTC."""
-    sampled: bool
-    """Whether the task lets the shuffler drop reports."""
+    task: Task
 
 
 class Contributor:
@@ -388,9 +384,7 @@ class Contributor:
         return PreparedSubmission(
             envelope=self._seal_envelope(rng.bytes(SUBMISSION_ID_BYTES) + b"".join(sealed)),
             leaves=tuple(map(leaf, sealed)),
-            most_leaves=self._task.most_leaves,
-            deadline=self._task.deadline,
-            sampled=self._task.shuffler.keep_probability < 1,
+            task=self._task,
         )
 
 

@@ -71,7 +71,7 @@ class Agent:
     clock: Clock
     rng: np.random.Generator
     secrets: PersonalSecrets | None = None
-    """Required if the policy allows permanent responses, whose noise is derived from it."""
+    """Required if the policy allows lasting questions, whose noise is derived from it."""
     issuer: Issuer | None = None
     credentials: CredentialFile | None = None
     """Both are required if the policy pins an issuer."""
@@ -81,14 +81,14 @@ class Agent:
     """Average number of seconds between checks that an answer was counted."""
 
     def __post_init__(self) -> None:
-        if self.policy.permanent_responses and self.secrets is None:
+        if self.policy.lasting_responses and self.secrets is None:
             raise errors.SettingsError("permanent responses require the device's permanent secret")
         if self.policy.issuer_identity is not None and None in (self.issuer, self.credentials):
             raise errors.SettingsError("a pinned issuer requires its address and a credential")
         self.monitor = InclusionMonitor(
             shuffler=self.shuffler,
             store=self.store,
-            identity=self.policy.identity,
+            identity=self.policy.analyzer_identity,
             relay_identity=self.policy.relay_identity,
             clock=self.clock,
             rng=self.rng,

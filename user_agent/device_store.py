@@ -177,9 +177,9 @@ class DeviceStore(Database):
         Compare the store with the counter of charges, before anything is sent. Run at start.
 
         If the store lacks charges that were counted, they are added to it once the person has
-        `confirmed` that it was restored; if the counter is missing or another store's, `everything`
-        is charged to each person; likewise if both are new. `rng` draws the id of
-        a new store.
+        `confirmed` that it was restored. `everything` is charged to each person if the counter is
+        missing or another store's, or if both files are new although a restore is confirmed. `rng`
+        draws the id of a new store.
 
         Safe to repeat after a crash.
 
@@ -190,7 +190,8 @@ class DeviceStore(Database):
         counted, charged = await self._counter.run(charge_counter.charges)
         known = {charge[:2] for charge in await self._charges()}
         lost = [charge for charge in charged if charge[:2] not in known]
-        if own not in {b"", counted} or (confirmed and not own + counted):
+        fits, both_new = own in {b"", counted}, not (own or counted)
+        if not fits or (confirmed and both_new):
             lost = [("", b"", b"", *astuple(everything)[:_CHARGED])]
         if lost and not confirmed:
             raise SettingsError(
@@ -408,11 +409,12 @@ def _insert(
         connection.execute("INSERT INTO lasting_answers VALUES (?, ?, ?, ?, ?)", row)
     # If the shuffler samples, a missing leaf proves nothing, and asking for it would reveal the
     # secret that sampling relies on.
-    leaves = b"" if prepared.sampled else b"".join(sorted(prepared.leaves))
+    task, sampled = prepared.task, prepared.task.shuffler.keep_probability < 1
+    leaves = b"" if sampled else b"".join(sorted(prepared.leaves))
     inclusion = InclusionState.UNCHECKED if leaves else InclusionState.SAMPLED
     connection.execute(
         "INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (person, digest, leaves, prepared.deadline, inclusion.value, b"", prepared.most_leaves),
+        (person, digest, leaves, task.deadline, inclusion.value, b"", task.most_leaves),
     )
     if pending is not None:
         connection.execute(

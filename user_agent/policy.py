@@ -15,6 +15,7 @@ from shuffledp.common.accounting.claims import (
 from shuffledp.common.accounting.composition import composed_claims
 from shuffledp.common.accounting.releases import PermanentRelease, lasting_basis, lasting_epsilon
 from shuffledp.common.crypto.signing import KeyUse, PublicIdentity, SignedTask, check_key
+from shuffledp.common.device_caps import DeviceCaps
 from shuffledp.common.errors import BudgetError, PolicyError
 from shuffledp.common.mechanisms.registry import rappor_of
 from shuffledp.common.messages.guarantee import rounded_up, sum_upper
@@ -54,10 +55,10 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(DeviceCaps):
     """A device's pinned identities and limits on one task and on all tasks together."""
 
-    identity: PublicIdentity
+    analyzer_identity: PublicIdentity
     """The pinned identity of the analyzer."""
     shuffler_identity: PublicIdentity
     """The pinned identity of the shuffler, which signs its envelope keys and receipts."""
@@ -71,18 +72,7 @@ class Policy:
     """The pinned identity of the issuer of tokens; None if this device has no issuer."""
     allow_tasks_without_tokens: bool = False
     """Whether to answer tasks to which anybody may submit any number of times."""
-    local_epsilon_cap: float
-    """Maximum local ε of one answer to a task with one shuffler."""
-    coalition_epsilon_cap: float = 4.0
-    """Maximum coalition ε of one answer. If both are infinite, no task needs local noise."""
-    total_local_epsilon_cap: float = 20.0
-    """Maximum sum of the local ε of a person's answers to tasks with one shuffler."""
-    total_coalition_epsilon_cap: float = 20.0
-    """Maximum composed coalition ε of all answers of a person, at total_delta_cap."""
-    total_central_epsilon_cap: float = 1.0
-    """Maximum composed central ε of all answers of a person, at total_delta_cap."""
-    total_delta_cap: float = 1e-4
-    permanent_responses: bool = False
+    lasting_responses: bool = False
     """Whether to answer tasks that share permanent noise with others. Their ε assumes that the
     person's answer stays the same: a change may become visible, and no cap bounds this."""
 
@@ -112,7 +102,7 @@ def check(
 
     Cost: that of `check_central_claim`; little if the claim is confirmed.
     """
-    task = Task.verified(signed, digest, policy.identity)
+    task = Task.verified(signed, digest, policy.analyzer_identity)
     pinned, shuffler = policy.shuffler_identity, task.shufflers[0]
     check_key(pinned, KeyUse.ENVELOPES, task.suite, shuffler.key, shuffler.proof)
     if relay := task.relay:
@@ -131,7 +121,7 @@ def check(
     _check_tokens(policy, task)
     if now >= task.deadline:
         raise PolicyError("the task's deadline has passed")
-    if task.lasting and not policy.permanent_responses:
+    if task.lasting and not policy.lasting_responses:
         raise PolicyError(
             "the task's question may be asked again, with the same permanent noise; to allow this, "
             "set lasting_responses in this device's settings"

@@ -57,10 +57,12 @@ async def start(settings: UserAgentSettings) -> Service:
 
         shuffler = RemoteShuffler(channel_to(settings.shuffler, "shuffler"))
         fetch = shuffler.fetch_logged_task
+        plain = [each.name for each in fields(Policy) if not each.name.endswith("_identity")]
+        pinned: dict[str, Any] = {name: getattr(settings, name) for name in plain}
         agent = Agent(
             shuffler=shuffler,
             store=store,
-            policy=_policy(settings),
+            policy=Policy(**pinned | settings.identities()),
             issuer=RemoteIssuer(channel_to(settings.issuer, "issuer")) if settings.issuer else None,
             credentials=CredentialFile(file) if (file := settings.credential_file) else None,
             log=DeviceLog(fetch, store, log_policy, machine) if log_policy else None,
@@ -75,19 +77,6 @@ async def start(settings: UserAgentSettings) -> Service:
         add_services = partial(user_agent_pb2_grpc.add_UserAgentServicer_to_server, servicer)
         await service.serve("shuffledp.v1.UserAgent", add_services)
     return service
-
-
-def _policy(settings: UserAgentSettings) -> Policy:
-    """Return the policy in the settings; raise the errors of `identities`."""
-    pinned: dict[str, Any] = {**settings.identities()}
-    names = [each.name for each in fields(settings) if each.name.endswith(("_cap", "_name"))]
-    return Policy(
-        identity=pinned.pop("analyzer_identity"),
-        **pinned,
-        allow_tasks_without_tokens=settings.allow_tasks_without_tokens,
-        **{name: getattr(settings, name) for name in names},
-        permanent_responses=settings.lasting_responses,
-    )
 
 
 async def _permanent_secrets(state: StateDirectory, store: DeviceStore) -> PersonalSecrets:

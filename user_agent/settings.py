@@ -20,7 +20,9 @@ class UserAgentSettings(PinSettings):
 
     allow_unlogged_tasks: bool = False
     """Answer tasks without a proof that every device sees the same tasks."""
-    total_delta_cap: Annotated[float, Field(ge=MIN_COMPOSED_DELTA, lt=1)] = 1e-4
+    total_delta_cap: Annotated[float, Field(ge=MIN_COMPOSED_DELTA, lt=1)] = (
+        PinSettings.total_delta_cap
+    )
     lasting_responses: bool = False
     """Answer questions that may be asked again with the same permanent noise. Their epsilon assumes
     that the person's answer stays the same; a change may become visible."""

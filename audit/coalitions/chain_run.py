@@ -210,7 +210,7 @@ class ChainRun(Shuffler):
         self._signer, self._asked = signer, list[int | None]()
         store = self.ports.device_store(self.path / f"{signer.public_identity().raw.hex()}.sqlite")
         pinned = {
-            "identity": self.analyzer.public_identity(),
+            "analyzer_identity": self.analyzer.public_identity(),
             "shuffler_identity": self.first.public_identity(),
             "relay_identity": self.second.public_identity(),
         }

@@ -174,7 +174,7 @@ class Device(Agent):
             **caps,
             allow_tasks_without_tokens=True,
             total_delta_cap=0.9,
-            permanent_responses=True,
+            lasting_responses=True,
         )
         super().__init__(
             policy=policy,
@@ -223,7 +223,7 @@ class InProcessRun:
         await self.publish(draft)
         self.digest = self.analyzer.signed.digest()
         self.store = DeviceStore(self.path / "budget.sqlite")
-        identities = {"identity": pinned, "shuffler_identity": identity.public_identity()}
+        identities = {"analyzer_identity": pinned, "shuffler_identity": identity.public_identity()}
         self.agent = Device(identities, shuffler=self.shuffler, store=self.store, rng=self._rng)
 
     async def publish(self, draft: TaskDraft) -> None:

@@ -8,11 +8,11 @@ from shuffledp.audit.families.references import family_of
 from shuffledp.audit.finding import UNTESTED, Finding, Findings, Heading, failed
 from shuffledp.audit.scenario import Scenario
 from shuffledp.audit.statistics import FAMILY_LEVEL, MAX_TESTS
+from shuffledp.common.device_caps import DeviceCaps
 from shuffledp.common.messages.guarantee import Coalition, Guarantee, rounded_up
 from shuffledp.common.task.task import Task
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.deploy.pages.guarantee_sentences import best_guarantees
-from shuffledp.user_agent.settings import UserAgentSettings
 
 _OTHER_CLAIM_VERDICTS: Final = frozenset({"refuted", "not refuted"})
 """Verdicts on claims that are not the task's."""
@@ -153,7 +153,7 @@ class AuditReport:
     @property
     def lower_epsilon(self) -> str:
         """A local ε that reveals less, rounded up."""
-        return rounded_up(min(self.task.local_epsilon / 2, UserAgentSettings.local_epsilon_cap))
+        return rounded_up(min(self.task.local_epsilon / 2, DeviceCaps.local_epsilon_cap))
 
     @property
     def largest_gain(self) -> Finding | None:

@@ -3,12 +3,12 @@
 import math
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from shuffledp.common.crypto.signing import PublicIdentity
+from shuffledp.common.device_caps import DeviceCaps
 from shuffledp.common.errors import SettingsError
-from shuffledp.common.limits import MAX_LOCAL_EPSILON
 from shuffledp.common.runtime.settings import ServiceSettings
 from shuffledp.common.runtime.validation import STRICT
 from shuffledp.common.transparency.checkpoint import NoteKey, log_key
@@ -17,16 +17,8 @@ from shuffledp.common.transparency.witness_policy import WitnessPolicy
 _IDENTITIES: Final = ("analyzer_identity", "shuffler_identity", "relay_identity", "issuer_identity")
 
 
-def _local_cap(cap: float) -> float:
-    if not (0 < cap <= MAX_LOCAL_EPSILON or cap == math.inf):
-        raise ValueError(
-            f"is {cap:g}; it must be above 0 and at most {MAX_LOCAL_EPSILON:g}, or infinite"
-        )
-    return cap
-
-
 @dataclass(frozen=True, kw_only=True, config=STRICT)
-class PinSettings(ServiceSettings):
+class PinSettings(DeviceCaps, ServiceSettings):
     """Settings of a user agent, and of the publisher of a page that is one."""
 
     shuffler: str
@@ -53,17 +45,6 @@ class PinSettings(ServiceSettings):
     """Answer tasks without tokens, to which anybody may submit any number of times: the analyzer
     alone can then leave a person alone in a batch, and learn as much as from that report by
     itself."""
-    local_epsilon_cap: Annotated[float, AfterValidator(_local_cap)] = 4.0
-    """Maximum local ε of one answer to a task with one shuffler; infinite for no limit."""
-    coalition_epsilon_cap: Annotated[float, AfterValidator(_local_cap)] = 4.0
-    """Maximum ε of one answer against the analyzer with any one shuffler; or infinite."""
-    total_local_epsilon_cap: Annotated[float, Field(gt=0)] = 20.0
-    """Maximum sum of the local ε of a person's answers with one shuffler; infinite for no limit."""
-    total_coalition_epsilon_cap: Annotated[float, Field(gt=0)] = 20.0
-    """Maximum composed coalition ε of all answers of a person, at total_delta_cap."""
-    total_central_epsilon_cap: Annotated[float, Field(gt=0, lt=math.inf)] = 1.0
-    """Maximum composed central ε of all answers of a person, at total_delta_cap."""
-    total_delta_cap: Annotated[float, Field(gt=0, lt=1)] = 1e-4
     inclusion_check_seconds: Annotated[float, Field(gt=0, lt=math.inf)] = 3600.0
     """Average number of seconds between checks that an answer was counted."""
 

@@ -60,31 +60,31 @@ def result(
         signed, _ = await operator.describe(task)
         return signed, found
 
-    published, found = options.ask(connections.analyzer, read)
-    signed = Task.from_bytes(published.task_bytes)
-    verification.check_fits(found, signed)
-    found = verification.recompute_guarantees(found, signed)
+    signed, found = options.ask(connections.analyzer, read)
+    published = Task.from_bytes(signed.task_bytes)
+    verification.check_fits(found, published)
+    found = verification.recompute_guarantees(found, published)
     # Before any output: candidates that cannot be decoded leave no file.
     asked = distribution_view.Questions(
         batch=found,
-        task=signed,
+        task=published,
         quantiles=parse_numbers(quantile, _QUANTILES),
-        ranges=distribution_view.asked_ranges(signed, ranges or ()),
+        ranges=distribution_view.asked_ranges(published, ranges or ()),
     )
-    build = partial(result_view, found.estimate, signed, candidates=texts, questions=asked)
+    build = partial(result_view, found.estimate, published, candidates=texts, questions=asked)
     view = build(most=top)
     if csv is not None:
         write_csv(csv, view.columns)
     if parquet is not None:
         write_parquet(parquet, found, view.columns)
     if html is not None:
-        write(html, result_page(found, signed, build(most=MAX_ROWS)))
+        write(html, result_page(found, published, build(most=MAX_ROWS)))
 
     def show(console: Console) -> None:
-        print_result(found, view, console, guarantees=guarantees, task=signed)
+        print_result(found, view, console, guarantees=guarantees, task=published)
         print_written((html, csv, parquet), console)
 
-    return {**as_json(found), **task_as_json(signed), **view.fields}, show
+    return {**as_json(found), **task_as_json(published), **view.fields}, show
 
 
 @options.command(app, "shuffledp ledger")

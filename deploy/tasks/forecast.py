@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from rich.console import Console
@@ -13,6 +14,7 @@ from shuffledp.analyzer.budgets import (
     basis_of,
     population_budgets,
 )
+from shuffledp.common.device_caps import DeviceCaps
 from shuffledp.common.errors import BudgetError
 from shuffledp.common.messages.guarantee import rounded_up, sum_upper
 from shuffledp.common.task.task import Task
@@ -20,18 +22,10 @@ from shuffledp.deploy.tasks.schedule import MAX_ROUNDS, SeriesRound
 from shuffledp.deploy.terminal.durations import DAY, format_duration, format_times
 from shuffledp.deploy.terminal.tables import add_columns, print_whole
 from shuffledp.user_agent.policy import Claim, composed_total, local_total
-from shuffledp.user_agent.settings import UserAgentSettings
 
 _PENDING: Final = {"planned", "due", "open", "overdue", "staged", "quarantined"}
 """States of rounds that may still cost privacy."""
-DEVICE_CAPS: Final[Mapping[str, float]] = {
-    name: getattr(UserAgentSettings, name)
-    for name in (
-        *("local_epsilon_cap", "total_local_epsilon_cap"),
-        *("total_central_epsilon_cap", "total_delta_cap"),
-        *("coalition_epsilon_cap", "total_coalition_epsilon_cap"),
-    )
-}
+DEVICE_CAPS: Final[Mapping[str, float]] = asdict(DeviceCaps())
 """Default limits of a device, by the names of its settings."""
 _FIGURES: Final = ("composed_epsilon", "device_central_epsilon")
 

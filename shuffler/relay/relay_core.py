@@ -17,12 +17,13 @@ from shuffledp.shuffler.storage.batch_seeds import BatchSeeds
 class RelayCore(BatchCore):
     """The parts of a relay, whose `state` is what no backup may contain."""
 
+    batches_of = RelayBatches
     batches: RelayBatches = field(init=False)
     store: RelayStore
 
     def __post_init__(self) -> None:
-        self.batches, changed = RelayBatches(**self.for_batches()), self.store.changed
-        seeds = BatchSeeds(self.state, lasting=True)
+        super().__post_init__()
+        changed, seeds = self.store.changed, BatchSeeds(self.state, lasting=True)
         self.operations = BatchOperations(batches=self.batches, store=self.store)
         self.staging = Layers(
             batches=self.batches,
@@ -40,7 +41,14 @@ class RelayCore(BatchCore):
         )
         compared = InclusionProofs(blocks=self.blocks, keep_seconds=None, clock=self.clock)
         self.deliveries = RelayDeliveries(
-            **self.for_deliveries(), layers=self.staging, seeds=seeds, inclusions=compared
+            batches=self.batches,
+            blocks=self.blocks,
+            clock=self.clock,
+            executor=self.executor,
+            metrics=self.metrics,
+            layers=self.staging,
+            seeds=seeds,
+            inclusions=compared,
         )
 
     async def resume(self) -> None:

@@ -22,7 +22,7 @@ def generous(
     Their central ε is close to their local ε. Total caps are at least those for one answer.
     """
     fields: dict[str, Any] = {
-        "identity": identity,
+        "analyzer_identity": identity,
         "shuffler_identity": shuffler,
         "issuer_identity": issuer_identity,
         "allow_tasks_without_tokens": allow_tasks_without_tokens,
@@ -31,6 +31,6 @@ def generous(
         "total_local_epsilon_cap": max(20.0, local_epsilon_cap),
         "total_coalition_epsilon_cap": max(20.0, local_epsilon_cap),
         "total_central_epsilon_cap": 20.0,
-        "permanent_responses": True,
+        "lasting_responses": True,
     }
     return Policy(**fields | changes)

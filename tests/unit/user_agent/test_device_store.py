@@ -15,6 +15,7 @@ from shuffledp.user_agent.contribution import PreparedSubmission
 from shuffledp.user_agent.device_store import DeviceStore
 from shuffledp.user_agent.policy import Claim, check_totals
 from tests.support.policies import generous
+from tests.support.tasks import published
 
 _ANSWER = Claim(local_epsilon=2.0, central_epsilon=0.25, delta=1e-6, coalition_epsilon=2.0)
 _POLICY = replace(
@@ -22,6 +23,7 @@ _POLICY = replace(
     total_local_epsilon_cap=5.0,
     total_central_epsilon_cap=1.0,
 )
+_TASK = published().task
 _CHECK = partial(check_totals, _POLICY)
 
 
@@ -30,9 +32,7 @@ def _task(number: int) -> TaskDigest:
 
 
 def _envelope(content: bytes = b"envelope") -> Callable[[], PreparedSubmission]:
-    return lambda: PreparedSubmission(
-        envelope=content, leaves=(bytes(32),), most_leaves=1, deadline=1, sampled=False
-    )
+    return lambda: PreparedSubmission(envelope=content, leaves=(bytes(32),), task=_TASK)
 
 
 @pytest.fixture

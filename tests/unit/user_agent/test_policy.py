@@ -32,7 +32,7 @@ def _pinning(identity: PublicIdentity, **caps: Any) -> Policy:
     given = {name: cap for name, cap in caps.items() if "local" in name}  # as large, if not given
     coalition = {name.replace("local", "coalition"): cap for name, cap in given.items()}
     caps = {"allow_tasks_without_tokens": True} | coalition | caps
-    return Policy(identity=identity, shuffler_identity=pinned, **caps)
+    return Policy(analyzer_identity=identity, shuffler_identity=pinned, **caps)
 
 
 def _policy(case: PublishedTask, cap: float = 4.0) -> Policy:
@@ -108,7 +108,7 @@ def test_pinned_names_of_two_shufflers_must_be_those_of_the_task(setting: str) -
     match = rf"calls a shuffler of the task {names[setting]}; {setting} in .* is third\.example"
     with pytest.raises(PolicyError, match=match):
         check(case.signed, case.signed.digest(), other, _NOW)
-    other = replace(other, identity=one.identity.public_identity())
+    other = replace(other, analyzer_identity=one.identity.public_identity())
     assert one.task == check(one.signed, one.signed.digest(), other, _NOW)
 
 
@@ -267,10 +267,10 @@ def test_a_repeatable_question_is_answered_only_if_the_owner_allows() -> None:
         **kind_draft_fields("rappor", texts=TextDraft(question="state"), population="staff")
     )
     allowing = generous(case.identity.public_identity())
-    refusing = dataclasses.replace(allowing, permanent_responses=False)
+    refusing = dataclasses.replace(allowing, lasting_responses=False)
     digest = case.signed.digest()
 
     assert case.task == check(case.signed, digest, allowing, 0.0)
     with pytest.raises(PolicyError, match="set lasting_responses"):
         check(case.signed, digest, refusing, 0.0)
-    assert not _pinning(allowing.identity, local_epsilon_cap=1.0).permanent_responses
+    assert not _pinning(allowing.analyzer_identity, local_epsilon_cap=1.0).lasting_responses

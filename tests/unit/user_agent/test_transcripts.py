@@ -85,7 +85,7 @@ def _task(shown: Transcript) -> Task:
         relay_name=shown["pins"].get("relay_name"),
         allow_tasks_without_tokens=shown["policy"]["allow_tasks_without_tokens"],
     )
-    policy = replace(policy, permanent_responses=shown["policy"]["lasting_responses"])
+    policy = replace(policy, lasting_responses=shown["policy"]["lasting_responses"])
     signed, now = signed_task_from_wire(_answer(shown).task), float(shown["now"])
     return check(signed, _digest(shown), policy, now)
 

@@ -37,11 +37,9 @@ _KEY_DAYS: Final = {"key_lifetime_days": 10.0, "key_overlap_days": 4.0, "key_kee
 _FOLLOWED: Final[dict[ModuleType, tuple[str, dict[str, Any]]]] = {
     shuffledp.analyzer.server: ("AnalyzerCore", {"most_refused_share": 0.125}),
     shuffledp.shuffler.server: ("ShufflerCore", {"minimum_batch": 7, "most_dummies": 11}),
-    shuffledp.user_agent.server: ("Policy", _CAPS),
+    shuffledp.user_agent.server: ("Agent", _CAPS),
 }
-"""For each service, the class that must receive its settings, and values unlike the defaults."""
-_NAMED: Final = {"Policy", "Rotation"}
-"""Classes whose objects are noted although they take no generator."""
+"""For each service, the part that receives its settings, and values unlike the defaults."""
 
 
 class _QuickRotation(Rotation):
@@ -74,7 +72,7 @@ class _Started:
         monkeypatch.setattr(module, "Rotation", _QuickRotation, raising=False)
         for name, make in list(vars(module).items()):
             takes = getattr(getattr(make, "__init__", None), "__annotations__", {})
-            if "rng" in takes or name in _NAMED:
+            if "rng" in takes or name == "Rotation":
                 monkeypatch.setattr(module, name, partial(self._noted, name, make))
 
     def _noted(self, name: str, make: Callable[..., Any], **given: Any) -> Any:
@@ -140,9 +138,8 @@ async def test_a_running_service_follows_its_settings_and_draws_securely(
     """The parts receive settings unlike the defaults, and only ChaCha20 generators."""
     name, values = follows
     part = started.made[name]
-    names = {"lasting_responses": "permanent_responses"}  # settings that have another name there
-    for key, value in values.items():
-        assert value == getattr(getattr(part, "batches", part), names.get(key, key))
+    following = getattr(part, "batches", getattr(part, "policy", part))
+    assert values == {key: getattr(following, key) for key in values}
     drawing = [part.rng for part in started.made.values() if hasattr(part, "rng")]
     assert {type(secure_generator())} == {type(rng) for rng in drawing}
 

@@ -143,7 +143,7 @@ def test_the_first_question_of_up_is_answered_and_released(tmp_path: Path) -> No
     cap = _given(tmp_path).local_epsilon_cap
     identity = SigningIdentity.generate().public_identity()
     given = Policy(
-        identity=identity,
+        analyzer_identity=identity,
         shuffler_identity=identity,
         allow_tasks_without_tokens=True,
         local_epsilon_cap=cap,

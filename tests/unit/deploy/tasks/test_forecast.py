@@ -38,7 +38,7 @@ def test_a_forecast_ends_where_ledger_and_device_refuse(tmp_path: Path) -> None:
     spent = [BudgetedRelease.of(earlier, 1700, 3)] * 2
     own = BudgetedRelease.of(task, 1200, 0)
     rounds = series.rounds([], 0.0)
-    caps = dict(zip(DEVICE_CAPS, (4.0, 9.0, 2.0, 1e-4, 4.0, 100.0), strict=True))
+    caps = dict(zip(DEVICE_CAPS, (4.0, 4.0, 9.0, 100.0, 2.0, 1e-4), strict=True))
     costs, limits = forecast(task, rounds, 1200, spent, caps)
 
     composed = [
