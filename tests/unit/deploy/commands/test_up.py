@@ -83,11 +83,19 @@ def test_the_folder_is_none_of_files(tmp_path: Path) -> None:
         shown("up", "--folder", str(tmp_path / "file"))
 
 
-def test_a_wrong_draft_leaves_no_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "rule"),
+    [
+        ("n_min = 1 ", "n_min = 602_325 ", "n_min is 602,325; `up` invites at most 10,000"),
+        ("title = ", "title = [", r"bad.toml is not TOML"),
+    ],
+)
+def test_a_wrong_draft_leaves_no_folder(before: str, after: str, rule: str, tmp_path: Path) -> None:
     """It is read before keys and people are made."""
-    (tmp_path / "bad.toml").write_text("title =", encoding="utf-8")
+    text = _DRAFT.read_text(encoding="utf-8").replace(before, after)
+    (tmp_path / "bad.toml").write_text(text, encoding="utf-8")
 
-    with pytest.raises(errors.TaskError, match=r"bad.toml is not TOML"):
+    with pytest.raises(errors.ShuffleDpError, match=rule):
         shown("up", "--draft", str(tmp_path / "bad.toml"), "--folder", str(tmp_path / "up"))
     assert not (tmp_path / "up").exists()
 
