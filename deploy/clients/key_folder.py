@@ -32,7 +32,6 @@ from shuffledp.common.runtime.certificates import (
     extra_hosts,
 )
 from shuffledp.common.runtime.state_directory import atomic_write
-from shuffledp.common.runtime.tls import Trust
 from shuffledp.common.runtime.validation import read_file
 from shuffledp.deploy.terminal.files import all_or_nothing
 
@@ -152,6 +151,8 @@ class KeyFolder:
             SettingsError: The party is unknown or certified here; or the file has no authority for
                 it, or that of another party.
         """
+        from shuffledp.common.runtime.tls import Trust  # noqa: PLC0415  # help needs no gRPC
+
         if party not in NAMED:
             raise SettingsError(f"unknown party: {party}; the parties are {', '.join(NAMED)}")
         if self.is_shared or self.issues(party):
@@ -236,6 +237,8 @@ class KeyFolder:
 
     def _write_trust(self) -> None:
         """Write the file of trust here and into the parties' folders, where it has changed."""
+        from shuffledp.common.runtime.tls import Trust  # noqa: PLC0415  # help needs no gRPC
+
         authorities = {name: Certificate.read(file) for name, file in self._trusted().items()}
         content = Trust(authorities, frozenset(self._list(_REVOKED))).to_bytes()
         for folder in {self.path, *self._folders().values()}:
