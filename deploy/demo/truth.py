@@ -42,6 +42,8 @@ def _found_values(view: ResultView, estimate: result.FoundValues, known: _Known)
     sure = {name for name, share in shares.items() if share >= estimate.sure_share}
     n_sure, n_false = len(sure & set(table.names)), int((truth == 0).sum())
     errors = f"Values found that nobody holds: {n_false:,}. {_covered(table.ends, truth)}"
+    if not table.names:
+        errors = ""
     if sure:
         errors = f"Frequent values found: {n_sure:,} of {len(sure):,}. {errors}"
     fields = {"sure": len(sure), "sure_found": n_sure, "false_discoveries": n_false}
