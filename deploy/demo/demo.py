@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from shuffledp.common.crypto.randomness import new_seed
 from shuffledp.common.crypto.signing import SignedTask
@@ -166,7 +166,7 @@ def _by_user_agent(task: Task) -> int:
 
 def progress_bar(console: Console) -> Progress:
     """Return the bars of people's tokens and answers."""
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(TextColumn("{task.description}"), *columns, console=console)
 
 
