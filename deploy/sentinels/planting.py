@@ -99,7 +99,12 @@ class SentinelRun:
             file.plan(sealer.prepare(self.rng) for _ in range(count - len(file.sentinels)))
             sent = {SentinelState.STORED, SentinelState.ACKNOWLEDGED}
             left = [n for n, known in enumerate(file.sentinels) if known.state not in sent]
-            await self._register(file.sentinels, acknowledged=False)
+            try:
+                await self._register(file.sentinels, acknowledged=False)
+            except PeerRefusalError:
+                if {known.state for known in file.sentinels} == {SentinelState.PLANNED}:
+                    self.file.unlink()  # none was ever sent
+                raise
             await self._confirm(file)
             times = np.sort(self.rng.random(len(left))) * over
             for number, pause in zip(left, np.diff(times, prepend=0.0), strict=True):
