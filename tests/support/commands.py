@@ -57,8 +57,8 @@ def joined(text: str) -> list[str]:
 
 def examples(command: Command) -> list[str]:
     """Return the commands in an epilog, each on one line."""
-    _, _, behind = (command.epilog or "").partition("Example:\n")
-    return joined(behind.partition("\n\n")[0])
+    shown, _, _ = (command.epilog or "").partition("\n\n")
+    return joined(shown)[2:]
 
 
 def words_of(line: str) -> list[str]:
