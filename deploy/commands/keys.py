@@ -21,7 +21,7 @@ from shuffledp.deploy.terminal.tables import add_columns
 
 app = options.command_group(
     "keys",
-    "Certificates of your own authorities, and signing identities.",
+    "Create certificates of your own authorities, and signing identities.",
     "shuffledp keys make keys --host analyzer.example.org",
 )
 

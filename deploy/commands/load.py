@@ -104,7 +104,7 @@ def load(
         bars.finish()
     remarks = [] if people is None else people.remarks
     if finished is None:
-        lines = (*remarks, f"{plan.n_users} users prepared in {prepare}.")
+        lines = (*remarks, f"Users prepared in {prepare}: {plan.n_users:,}.")
         terminal().print("\n".join(map(escaped, lines)), soft_wrap=True)
         return
     finished.notes.extend(remarks)
