@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shuffledp.common.errors import UsageError
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.load.scenario import EVERY_KEY, read_scenario
+from shuffledp.deploy.load.scenario import EVERY_KEY, read_scenario, scenario_file
 from shuffledp.deploy.terminal.console import terminal
 from shuffledp.deploy.terminal.escape import escaped
 from shuffledp.deploy.terminal.json_output import print_json
@@ -15,12 +16,6 @@ from shuffledp.deploy.terminal.json_output import print_json
 if TYPE_CHECKING:
     from shuffledp.deploy.load import report
 app = typer.Typer()
-
-
-def _explain(asked: bool) -> None:  # noqa: FBT001  # Typer calls it
-    if asked:
-        typer.echo(EVERY_KEY.read_text(encoding="utf-8"), nl=False)
-        raise typer.Exit
 
 
 @options.command(
@@ -32,7 +27,7 @@ def _explain(asked: bool) -> None:  # noqa: FBT001  # Typer calls it
 )
 def load(
     *,
-    scenario: Annotated[str, typer.Argument()],
+    scenario: Annotated[str | None, typer.Argument()] = None,
     task: Annotated[str | None, typer.Argument()] = None,
     users: int | None = None,
     rate: float | None = None,
@@ -42,9 +37,7 @@ def load(
     prepare: options.OptionalOutput = None,
     replay: Path | None = None,
     details: options.Flag = False,
-    explain: Annotated[  # its callback answers
-        bool, typer.Option("--explain", callback=_explain, is_eager=True)
-    ] = False,
+    explain: options.Flag = False,
     json: options.AsJson = False,
 ) -> None:
     """
@@ -69,8 +62,13 @@ def load(
         prepare: Only seal the submissions into this file; send nothing.
         replay: Send the submissions prepared in this file.
         details: Print all figures, each count and the usage of each party.
-        explain: Print all keys of a scenario, each with its meaning and default.
+        explain: Print the scenario; without one, all keys, each with its meaning and default.
     """
+    if explain:
+        _explain(EVERY_KEY if scenario is None else scenario_file(scenario))
+        return
+    if scenario is None:
+        raise UsageError("name a scenario; `shuffledp load --help` lists those shipped")
     given = {**locals()}
     from shuffledp.deploy.clients.issuer import read_tokens
     from shuffledp.deploy.datasets.sources import dataset as read_dataset
@@ -109,6 +107,10 @@ def load(
         return
     finished.notes.extend(remarks)
     print_report(finished, details=details, json=json)
+
+
+def _explain(file: Path) -> None:
+    typer.echo(file.read_text(encoding="utf-8", errors="replace"), nl=False)
 
 
 def print_report(finished: "report.LoadReport", *, details: bool = False, json: bool) -> None:
