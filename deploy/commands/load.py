@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shuffledp.common.errors import UsageError
 from shuffledp.deploy.commands import options
 from shuffledp.deploy.load.scenario import EVERY_KEY, read_scenario, scenario_file
 from shuffledp.deploy.terminal.console import terminal
@@ -27,7 +26,7 @@ app = typer.Typer()
 )
 def load(
     *,
-    scenario: Annotated[str | None, typer.Argument()] = None,
+    scenario: Annotated[str, typer.Argument()] = "",
     task: Annotated[str | None, typer.Argument()] = None,
     users: int | None = None,
     rate: float | None = None,
@@ -65,10 +64,8 @@ def load(
         explain: Print the scenario; without one, all keys, each with its meaning and default.
     """
     if explain:
-        _explain(EVERY_KEY if scenario is None else scenario_file(scenario))
+        _explain(scenario_file(scenario) if scenario else EVERY_KEY)
         return
-    if scenario is None:
-        raise UsageError("name a scenario; `shuffledp load --help` lists those shipped")
     given = {**locals()}
     from shuffledp.deploy.clients.issuer import read_tokens
     from shuffledp.deploy.datasets.sources import dataset as read_dataset

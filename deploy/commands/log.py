@@ -78,9 +78,7 @@ def check(
         f"Fork: {name} signed two histories, with checkpoints of {first} and {second} entries."
         for name, (first, second) in sizes.items()
     )
-    text = (
-        text or f"No fork: no key signed two histories. Valid evidence: {valid} of {len(evidence)}."
-    )
+    text = text or f"No key signed two histories. Valid evidence: {valid} of {len(evidence)}."
     if not forks and (refused := sum(one.refused for one in evidence)):
         text += (
             f"\n{refused} checkpoints were refused because nothing proved that they continue the "

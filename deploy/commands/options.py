@@ -8,7 +8,6 @@ import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from copy import copy
-from datetime import datetime
 from functools import partial, wraps
 from operator import getitem
 from pathlib import Path
@@ -85,7 +84,8 @@ Connections = CommandConnections
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
-_METAVARS: Final = {str: "TEXT", int: "N", float: "NUMBER", Path: "FILE", datetime: "DATE"}
+_VALUES: Final = {"str": "TEXT", "int": "N", "float": "NUMBER", "Path": "FILE", "datetime": "DATE"}
+_PLAIN: Final = re.compile(rf"\b({'|'.join(_VALUES)})\b")
 _PIN: Final = "--analyzer-identity"
 _GLOBAL: Final = inspect.signature(connections_of).parameters
 Client = TypeVar("Client")
@@ -150,8 +150,7 @@ def _runner(function: Callable[..., object]) -> Callable[..., None]:
     def run(context: typer.Context, **given: Any) -> None:  # noqa: ANN401  # any option
         _add_those_before(context, given)
         if "connections" in signature.parameters:
-            found = connections_of(**{name: given.pop(name) for name in _GLOBAL})
-            given["connections"] = found
+            given["connections"] = connections_of(**{name: given.pop(name) for name in _GLOBAL})
         given["context"] = context
         answer: Any = function(**{name: given[name] for name in signature.parameters})
         if signature.return_annotation == Printed:
@@ -192,18 +191,10 @@ def _explained(parameter: inspect.Parameter, text: str | None) -> inspect.Parame
         described = copy(given)  # several commands may share it
         described.help = re.sub(r"\n +", " ", text) if text else described.help
         described.hidden |= parameter.name in _GLOBAL
-        if described.metavar is None and isinstance(described, OptionInfo):
-            described.metavar = next(
-                (_METAVARS[each] for each in _types(kind) & {*_METAVARS}), None
-            )
+        if isinstance(given, OptionInfo) and (found := _PLAIN.search(str(kind))):
+            described.metavar = given.metavar or _VALUES[found[0]]
         hint = getitem(Annotated, (kind, described))
     return parameter.replace(kind=_KEYWORD, annotation=hint)
-
-
-def _types(hint: object) -> set[object]:
-    """Return the types in an annotation such as `list[Path] | None`."""
-    inner = [_types(each) for each in get_args(hint)]
-    return set().union(*inner) if inner else {hint}
 
 
 def page_beside(output: Path, html: Path | None, name: str) -> Path:

@@ -174,8 +174,7 @@ OVERRIDDEN: Final = {
 def scenario_file(name: str) -> Path:
     """Return the file of a scenario, or raise UsageError."""
     if not name.endswith(".toml") and name not in SHIPPED:
-        known = ", ".join(SHIPPED)
-        raise UsageError(f"{name} is no scenario; it must be a .toml file or one of {known}")
+        raise UsageError(f"the scenario must be a .toml file or one of {', '.join(SHIPPED)}")
     return _FOLDER / f"{name}.toml" if name in SHIPPED else Path(name)
 
 

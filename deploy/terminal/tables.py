@@ -82,15 +82,11 @@ def print_whole(table: Table, console: Console) -> None:
             widths = (console.measure(cell).maximum for cell in column.cells)
             column.min_width = max([column.min_width or 0, *widths])
     # Rich may cut a column below its least width and then widen it again, beyond the console.
-    widths = (console.width - spare for spare in range(_MOST_SPARE))
-    fitting = (width for width in widths if _width(table, console, width) <= console.width)
-    console.print(table, width=next(fitting, None), crop=False)
-
-
-def _width(table: Table, console: Console, width: int) -> int:
-    """Return the length of the longest line of a table that is to fit a width."""
-    rendered = console.render(table, console.options.update(max_width=width))
-    return max(map(Segment.get_line_length, Segment.split_lines(rendered)))
+    for width in range(console.width, console.width - _MOST_SPARE, -1):
+        lines = Segment.split_lines(console.render(table, console.options.update(max_width=width)))
+        if max(map(Segment.get_line_length, lines)) <= console.width:
+            break
+    console.print(table, width=width, crop=False)
 
 
 def guarantee_summary(central: Guarantee, rows: Sequence[Guarantee], local: str) -> str:
