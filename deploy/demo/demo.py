@@ -255,7 +255,7 @@ class Visit:
             async with page_server(shown, secrets.token_urlsafe(16)) as address:
                 console.print(
                     f"\nThe result: {address}\nTake part yourself: {page}\n"
-                    "In a real collection a third party publishes that page; it may read answers.\n"
+                    "In practice a third party publishes that page, and could read answers.\n"
                     f"The batch closes {_OPEN_SECONDS // 60} minutes after your answer or at "
                     "Ctrl-C. Without your answer it is dropped, and nothing is released.",
                     soft_wrap=True,
