@@ -27,9 +27,10 @@ app = options.command_group(
 @options.command(app, "shuffledp log export --output mine.json")
 def export(connections: options.Connections, output: options.Output) -> None:
     """
-    Write what your device was shown of the log, with the checkpoints that it refused.
+    Write what your device was shown of the log.
 
-    The file reveals which tasks your device accepted, and no answer.
+    The file also has the checkpoints that it refused. It reveals which tasks your device accepted,
+    and no answer.
 
     Options:
         output: Output file for the evidence.
