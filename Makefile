@@ -16,7 +16,7 @@ LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generat
 .PHONY: help install web demo test test-all audit mutants containers-test images up up-scale up-two-shufflers down docs dist lint scale-test protos bench vectors reference figures lock clean
 
 help:  ## show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 install: $(STAMP)  ## make the environment in .venv
 
@@ -85,7 +85,7 @@ dist: install  ## make wheel, npm package, documents, images and their bill of m
 docs: install  ## build the site of documents in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-lint: install  ## formatting, types, the floors, generated code up to date, links of documents
+lint: install  ## formatting, types, imports between folders, generated code up to date, links of documents
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

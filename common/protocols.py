@@ -245,7 +245,8 @@ def protocol_named(name: str) -> ProtocolRow:
     if name not in PROTOCOLS:
         plain = name[:64].lower().replace("_", "-")
         close = [key for key, row in PROTOCOLS.items() if row.mechanism == plain]
-        hints = close or get_close_matches(plain, PROTOCOLS, 1)
+        local = [f"ldp-{plain}"] * (f"ldp-{plain}" in PROTOCOLS)
+        hints = local or close or get_close_matches(plain, PROTOCOLS, 1)
         meant = f" (did you mean {' or '.join(hints)}?)" if hints else ""
         raise TaskError(
             f"there is no protocol {name[:64]!r}{meant}; the known ones are {', '.join(PROTOCOLS)}"

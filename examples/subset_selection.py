@@ -1,7 +1,8 @@
 """
 Subset selection [YB18]: report k items. A set with the user's item has weight `true`, else `other`.
 
-An example of a mechanism that the project does not offer: see docs/researchers/add-a-mechanism.md.
+An example to import, of a mechanism that the project does not offer: see
+docs/researchers/add-a-mechanism.md.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What an audit knows of subset selection [YB18]: a file for the folder audit/families/."""
+"""What an audit knows of subset selection [YB18]: to import, like a file of audit/families/."""
 
 from typing import Final
 

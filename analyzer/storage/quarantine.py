@@ -54,7 +54,7 @@ def decide(
     if summary is None or outcome is None or row is None:
         decided = f"; the operator decided before to {known.decision} its batch" if known else ""
         raise BatchStateError(
-            "only a quarantined batch can be released, and only one without a result dropped; the "
+            "`batch release` needs a quarantined batch, and `batch drop` one without a result; the "
             f"task is {summary.state.value if summary else 'not listed'}{decided}"
         )
     made = DecisionEntry(

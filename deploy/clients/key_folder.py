@@ -21,24 +21,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from shuffledp.common.errors import SettingsError
-from shuffledp.common.runtime.certificates import (
-    AUTHORITY,
-    FRONT_END,
-    INTERNAL_ROLES,
-    LIFETIME_DAYS,
-    NAMED,
-    Authority,
-    Certificate,
-    extra_hosts,
-)
+from shuffledp.common.runtime import certificates
+from shuffledp.common.runtime.certificates import AUTHORITY, NAMED, Authority, Certificate
 from shuffledp.common.runtime.state_directory import atomic_write
-from shuffledp.common.runtime.tls import Trust
 from shuffledp.common.runtime.validation import read_file
 from shuffledp.deploy.terminal.files import all_or_nothing
 
 _NAME: Final = "shuffledp authority"
-_CERTIFIED: Final = (*NAMED, FRONT_END)
-_NAMES: Final = (*_CERTIFIED, *INTERNAL_ROLES)
+_CERTIFIED: Final = (*NAMED, certificates.FRONT_END)
+_NAMES: Final = (*_CERTIFIED, *certificates.INTERNAL_ROLES)
 _ISSUED: Final = "issued.txt"
 _REVOKED: Final = "revoked.txt"
 _FINGERPRINT: Final = re.compile("[0-9a-f]{64}")
@@ -75,7 +66,7 @@ class KeyFolder:
         parties: Sequence[str],
         hosts: Sequence[str],
         now: float,
-        days: int = LIFETIME_DAYS,
+        days: int = certificates.LIFETIME_DAYS,
         *,
         shared: bool = False,
     ) -> None:
@@ -88,7 +79,7 @@ class KeyFolder:
         if unknown:
             raise SettingsError(
                 f"unknown party: {', '.join(unknown)}; the parties are {', '.join(_CERTIFIED)}, "
-                f"and the roles within one {', '.join(INTERNAL_ROLES)}"
+                f"and the roles within one {', '.join(certificates.INTERNAL_ROLES)}"
             )
         if len({name in _CERTIFIED for name in (*parties, *self._folders())}) > 1:
             raise SettingsError(
@@ -100,7 +91,7 @@ class KeyFolder:
             raise SettingsError(
                 f"{', '.join(existing)} already has a certificate; use shuffledp keys renew"
             )
-        shared = shared or set(parties) <= set(INTERNAL_ROLES)
+        shared = shared or set(parties) <= set(certificates.INTERNAL_ROLES)
         if shared != self.is_shared and (self.path / f"{AUTHORITY}.pem").exists():
             kind = "one shared authority" if self.is_shared else "an authority for each party"
             raise SettingsError(f"{self.path} has {kind}; use --shared only for a shared one")
@@ -116,7 +107,12 @@ class KeyFolder:
             self._write_trust()
 
     def renew(
-        self, party: str | None, now: float, days: int = LIFETIME_DAYS, *, force: bool = False
+        self,
+        party: str | None,
+        now: float,
+        days: int = certificates.LIFETIME_DAYS,
+        *,
+        force: bool = False,
     ) -> list[str]:
         """
         Issue new certificates for the same hosts to a party, or to all that have one.
@@ -140,7 +136,7 @@ class KeyFolder:
         due = [name for name in due if force or current[name].is_half_over(now)]
         with self._whole():
             for name in due:
-                self._issue(chosen[name], name, extra_hosts(current[name]), now, days)
+                self._issue(chosen[name], name, certificates.extra_hosts(current[name]), now, days)
             self._write_trust()
         return due
 
@@ -152,6 +148,8 @@ class KeyFolder:
             SettingsError: The party is unknown or certified here; or the file has no authority for
                 it, or that of another party.
         """
+        from shuffledp.common.runtime.tls import Trust  # noqa: PLC0415  # help needs no gRPC
+
         if party not in NAMED:
             raise SettingsError(f"unknown party: {party}; the parties are {', '.join(NAMED)}")
         if self.is_shared or self.issues(party):
@@ -236,6 +234,8 @@ class KeyFolder:
 
     def _write_trust(self) -> None:
         """Write the file of trust here and into the parties' folders, where it has changed."""
+        from shuffledp.common.runtime.tls import Trust  # noqa: PLC0415  # help needs no gRPC
+
         authorities = {name: Certificate.read(file) for name, file in self._trusted().items()}
         content = Trust(authorities, frozenset(self._list(_REVOKED))).to_bytes()
         for folder in {self.path, *self._folders().values()}:
@@ -247,7 +247,7 @@ class KeyFolder:
         """Return the folder and the stem of the files of a party's authority."""
         if not self._authorities.exists():
             return self.path, AUTHORITY
-        return self._authorities, "shuffler" if party == FRONT_END else party
+        return self._authorities, "shuffler" if party == certificates.FRONT_END else party
 
     def _trusted(self) -> dict[str, Path]:
         """Return the files of the authorities by party; the one of a shared folder under ""."""

@@ -11,7 +11,7 @@ from shuffledp.deploy.terminal.escape import visible
 _EXAMPLE: Final = 'shuffledp batch {} DIGEST --note "junk from one network"'
 app = options.command_group(
     "batch",
-    "Batches: their state at a shuffler, and those that failed a check or cannot be delivered.",
+    "Show a batch at a shuffler; release, drop or erase one that got no result.",
     _EXAMPLE.format("release"),
 )
 
@@ -83,7 +83,7 @@ def erase(
 ) -> options.Printed:
     """Erase a closed batch at the shuffler, undelivered.
 
-    For one that the analyzer refuses, or that it never takes or confirms. Needs the shuffler's
+    Use it if the analyzer refuses the batch, or never takes or confirms it. Needs the shuffler's
     operator token.
 
     Options:

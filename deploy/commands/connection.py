@@ -144,7 +144,7 @@ class CommandConnections:
         )
 
 
-def connect(
+def connections_of(
     profile: Profile = None,
     address: Addresses = None,
     authority: Authority = None,

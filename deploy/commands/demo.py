@@ -29,7 +29,7 @@ app = typer.Typer()
 )
 def demo(
     context: typer.Context,
-    users: str = "5000",
+    users: str | None = None,
     task_kind: Kind = "categorical",
     two_shufflers: options.Flag = False,
     seed: Annotated[int | None, typer.Option(min=0)] = None,
@@ -47,7 +47,7 @@ def demo(
 
     Options:
         users: Number of people, or 'all': 100,000 of the 31,670,031 cases by state, or 20,000
-            simulated people for other kinds.
+            simulated people for other kinds.  [5000; for open, 20000]
         task_kind: Kind of value to collect: categorical (US states), ordered (sizes of cities),
             string (US states as texts), open (US states that no list holds), mean (hours of
             sleep), vector (marks on eight questions), key-value (films seen and their stars), table
@@ -65,6 +65,7 @@ def demo(
     from shuffledp.deploy.tasks.drafts import with_two_shufflers
 
     options.check_kinds(context)
+    users = users or ("20000" if task_kind == "open" else "5000")  # fewer hide every open value
     if users != "all" and not (users.isascii() and users.isdecimal()):
         raise UsageError("users must be a whole number, or 'all'")
     console, page = terminal(stderr=json), options.page_beside(output, html, "result.html")
@@ -75,7 +76,8 @@ def demo(
 
     def show(run: demonstration.DemoRun) -> None:
         console.print(run.people.title)
-        print_released(run.result, run.view(), console, guarantees=guarantees, task=run.task)
+        view = run.view(demonstration.MAX_ITEMS)
+        print_released(run.result, view, console, guarantees=guarantees, task=run.task)
         print_written([output], console)
 
     address = page.resolve().as_uri()

@@ -19,7 +19,7 @@ from shuffledp.user_agent.credentials import CredentialFile
 
 app = options.command_group(
     "issuer",
-    "The issuer of one-time tokens: people's secrets, and a key for each task.",
+    "Prepare the issuer of one-time tokens: people's secrets, and a key for each task.",
     "shuffledp issuer people names.txt --output-dir people",
 )
 
@@ -62,7 +62,7 @@ def new_key(
     end: Annotated[datetime, typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])],
     connections: options.Connections,
     population: str = "",
-    out: options.Output = Path("token-key.json"),
+    output: options.Output = Path("token-key.json"),
 ) -> options.Printed:
     """
     Create the token key of one task. Needs the operator token.
@@ -74,29 +74,29 @@ def new_key(
         end: When the key ends, in UTC: no earlier than the task's deadline.
         population: The task's population. If the issuer caps tokens, those of one population are
             counted together, and so are those of tasks without one.
-        out: File for the key, for `shuffledp task create --token-key`.
+        output: File for the key, for `shuffledp task create --token-key`.
     """
     from shuffledp.common.task.canonical import to_json
 
-    if out.exists():
-        raise SettingsError(f"{out} already exists and may hold a key in use; use --out")
+    if output.exists():
+        raise SettingsError(f"{output} already exists and may hold a key in use; use --output")
     seconds = int(end.replace(tzinfo=UTC).timestamp())
     tokens = options.ask(connections.issuer, lambda client: client.create_key(seconds, population))
-    write(out, dumps(to_json(tokens)))
+    write(output, dumps(to_json(tokens)))
     key_id = tokens.token_key().key_id.hex()
-    fields = {"file": str(out), "key_id": key_id, "issuer": tokens.issuer, "end": tokens.end}
-    return fields, f"Key of {tokens.issuer} written to {out}."
+    fields = {"file": str(output), "key_id": key_id, "issuer": tokens.issuer, "end": tokens.end}
+    return fields, f"Key of {tokens.issuer} written to {output}."
 
 
 @options.command(
     app,
-    "shuffledp issuer tokens DIGEST --credentials people/credentials.txt --out tokens.txt",
+    "shuffledp issuer tokens DIGEST --credentials people/credentials.txt --output tokens.txt",
     name="tokens",
 )
 def fetch(
     task: options.TaskArgument,
     credentials: Path,
-    out: options.Output,
+    output: options.Output,
     connections: options.Connections,
 ) -> options.Printed:
     """
@@ -106,16 +106,16 @@ def fetch(
 
     Options:
         credentials: File of lines NAME SECRET.
-        out: New file for the tokens, one per line.
+        output: New file for the tokens, one per line.
     """
     from shuffledp.common.crypto.randomness import new_seed
     from shuffledp.common.task.task import Task
     from shuffledp.deploy.clients.issuer import fetch_tokens
 
-    if out.exists():
-        raise SettingsError(f"{out} already exists and may hold tokens in use")
+    if output.exists():
+        raise SettingsError(f"{output} already exists and may hold tokens in use")
     people = CredentialFile(credentials).all()
-    seed_file = out.with_name(f"{out.name}.seed")
+    seed_file = output.with_name(f"{output.name}.seed")
     with writing(seed_file):
         if not seed_file.exists():
             atomic_write(seed_file, new_seed(), 0o600)
@@ -134,24 +134,24 @@ def fetch(
     with Progress(console=terminal(stderr=True)) as bar:
         shown = bar.add_task("Tokens", total=len(people))
         tokens = asyncio.run(get(lambda more: bar.advance(shown, more)))
-    with writing(out):
-        atomic_write(out, "".join(f"{token.hex()}\n" for token in tokens).encode(), 0o600)
+    with writing(output):
+        atomic_write(output, "".join(f"{token.hex()}\n" for token in tokens).encode(), 0o600)
         seed_file.unlink()
-    fields = {"tokens": len(tokens), "file": str(out)}
-    return fields, f"Tokens written to {out}: {len(tokens)}."
+    fields = {"tokens": len(tokens), "file": str(output)}
+    return fields, f"Tokens written to {output}: {len(tokens)}."
 
 
 @options.command(
     app,
     "shuffledp issuer invite DIGEST --credentials people/credentials.txt "
-    "--page https://poll.example.org/ --out invitations.txt",
+    "--page https://poll.example.org/ --output invitations.txt",
 )
 def invite(
     task: options.TaskArgument,
     credentials: Path,
     page: str,
     person: options.Person = "",
-    out: options.OptionalOutput = None,
+    output: options.OptionalOutput = None,
 ) -> None:
     """
     Make people's invitations to a task.
@@ -163,20 +163,22 @@ def invite(
         credentials: File of lines NAME SECRET.
         page: Address of the publisher's page.
         person: Only this person's address.
-        out: File for lines NAME ADDRESS, which only you can read.
+        output: File for lines NAME ADDRESS, which only you can read.
     """
     from shuffledp.deploy.clients.issuer import invitation, lines
 
     file = CredentialFile(credentials)
     people = [("", file.of(person))] if person else file.people()
     invited = {name: invitation(page, task, secret) for name, secret in people}
-    if out is None:
+    if output is None:
         shown = lines(invited)
         terminal().print(shown, end="", markup=False, highlight=False, soft_wrap=True)
         return
-    with writing(out):
-        atomic_write(out, lines(invited).encode(), 0o600)
-    terminal().print(f"Invitations written to {out}: {len(invited)}.", markup=False, soft_wrap=True)
+    with writing(output):
+        atomic_write(output, lines(invited).encode(), 0o600)
+    terminal().print(
+        f"Invitations written to {output}: {len(invited)}.", markup=False, soft_wrap=True
+    )
 
 
 def _names(raw: bytes) -> list[str]:

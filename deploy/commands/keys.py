@@ -21,7 +21,7 @@ from shuffledp.deploy.terminal.tables import add_columns
 
 app = options.command_group(
     "keys",
-    "Certificates of your own authorities, and signing identities.",
+    "Create certificates of your own authorities, and signing identities.",
     "shuffledp keys make keys --host analyzer.example.org",
 )
 
@@ -94,10 +94,10 @@ def trust(
     file: Annotated[Path, typer.Argument()],
 ) -> options.Printed:
     """
-    Trust another organization's authority for its party alone.
+    Trust another organization's authority for its party.
 
-    Compare the printed SHA-256 with the one that its operator's `keys show` prints. Then copy each
-    party's authority.pem to its machine.
+    It can certify no other party. Compare the printed SHA-256 with the one that its operator's
+    `keys show` prints. Then copy each party's authority.pem to its machine.
 
     Options:
         party: Party that the authority may certify.
@@ -226,12 +226,14 @@ def _printed(
 
     def show_all(console: Console) -> None:
         table = Table(title="Certificates")
-        add_columns(table, dict.fromkeys(("party", "days left", "names", "SHA-256"), "left"))
+        add_columns(table, dict.fromkeys(("party", "days left", "names"), "left"))
         for row in listed:
             days = "ended" if row["days_left"] < 0 else str(row["days_left"])
             days += ", revoked" * row["revoked"]
-            table.add_row(row["party"], days, ", ".join(row["names"]), row["sha256"])
+            table.add_row(row["party"], days, ", ".join(row["names"]))
         console.print(table)
+        for row in listed:  # to compare whole, as no cell is wide enough
+            console.print(f"{row['sha256']} {row['party']}", soft_wrap=True, highlight=False)
         for line in written:
             console.print(line, markup=False, soft_wrap=True)
         if identity is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shuffledp.deploy.commands import options
-from shuffledp.deploy.load.scenario import EVERY_KEY, read_scenario
+from shuffledp.deploy.load.scenario import EVERY_KEY, read_scenario, scenario_file
 from shuffledp.deploy.terminal.console import terminal
 from shuffledp.deploy.terminal.escape import escaped
 from shuffledp.deploy.terminal.json_output import print_json
@@ -15,12 +15,6 @@ from shuffledp.deploy.terminal.json_output import print_json
 if TYPE_CHECKING:
     from shuffledp.deploy.load import report
 app = typer.Typer()
-
-
-def _explain(asked: bool) -> None:  # noqa: FBT001  # Typer calls it
-    if asked:
-        typer.echo(EVERY_KEY.read_text(encoding="utf-8"), nl=False)
-        raise typer.Exit
 
 
 @options.command(
@@ -32,7 +26,7 @@ def _explain(asked: bool) -> None:  # noqa: FBT001  # Typer calls it
 )
 def load(
     *,
-    scenario: Annotated[str, typer.Argument()],
+    scenario: Annotated[str, typer.Argument()] = "",
     task: Annotated[str | None, typer.Argument()] = None,
     users: int | None = None,
     rate: float | None = None,
@@ -42,9 +36,7 @@ def load(
     prepare: options.OptionalOutput = None,
     replay: Path | None = None,
     details: options.Flag = False,
-    explain: Annotated[  # its callback answers
-        bool, typer.Option("--explain", callback=_explain, is_eager=True)
-    ] = False,
+    explain: options.Flag = False,
     json: options.AsJson = False,
 ) -> None:
     """
@@ -69,8 +61,11 @@ def load(
         prepare: Only seal the submissions into this file; send nothing.
         replay: Send the submissions prepared in this file.
         details: Print all figures, each count and the usage of each party.
-        explain: Print all keys of a scenario, each with its meaning and default.
+        explain: Print the scenario; without one, all keys, each with its meaning and default.
     """
+    if explain:
+        _explain(scenario_file(scenario) if scenario else EVERY_KEY)
+        return
     given = {**locals()}
     from shuffledp.deploy.clients.issuer import read_tokens
     from shuffledp.deploy.datasets.sources import dataset as read_dataset
@@ -104,11 +99,15 @@ def load(
         bars.finish()
     remarks = [] if people is None else people.remarks
     if finished is None:
-        lines = (*remarks, f"{plan.n_users} users prepared in {prepare}.")
+        lines = (*remarks, f"Users prepared in {prepare}: {plan.n_users:,}.")
         terminal().print("\n".join(map(escaped, lines)), soft_wrap=True)
         return
     finished.notes.extend(remarks)
     print_report(finished, details=details, json=json)
+
+
+def _explain(file: Path) -> None:
+    typer.echo(file.read_text(encoding="utf-8", errors="replace"), nl=False)
 
 
 def print_report(finished: "report.LoadReport", *, details: bool = False, json: bool) -> None:

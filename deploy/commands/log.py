@@ -20,7 +20,7 @@ from shuffledp.protos.shuffledp.v1 import user_agent_pb2
 _MAX_BYTES: Final = 16 * 1024 * 1024
 _CHECK_EXAMPLE: Final = "shuffledp log check mine.json yours.json --analyzer-identity identity.pub"
 app = options.command_group(
-    "log", "The log of tasks: evidence that every device was shown the same one.", _CHECK_EXAMPLE
+    "log", "Check that every device was shown the same log of tasks.", _CHECK_EXAMPLE
 )
 
 
@@ -29,7 +29,8 @@ def export(connections: options.Connections, output: options.Output) -> None:
     """
     Write what your device was shown of the log.
 
-    Refused checkpoints too. The file reveals which tasks your device accepted, and no answer.
+    The file also has the checkpoints that it refused. It reveals which tasks your device accepted,
+    and no answer.
 
     Options:
         output: Output file for the evidence.
@@ -78,7 +79,7 @@ def check(
         f"Fork: {name} signed two histories, with checkpoints of {first} and {second} entries."
         for name, (first, second) in sizes.items()
     )
-    text = text or f"No fork in {valid} valid pieces of evidence of {len(evidence)}."
+    text = text or f"No key signed two histories. Valid evidence: {valid} of {len(evidence)}."
     if not forks and (refused := sum(one.refused for one in evidence)):
         text += (
             f"\n{refused} checkpoints were refused because nothing proved that they continue the "

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_
 
 import typer
 from rich.console import Console
+from typer.models import OptionInfo
 
 from shuffledp.common.errors import SettingsError, UsageError, ValueRangeError, WireError
 from shuffledp.common.protocols import Kind
 from shuffledp.common.task.kinds import check_options
 from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
-from shuffledp.deploy.commands.connection import CommandConnections, connect
+from shuffledp.deploy.commands.connection import CommandConnections, connections_of
 from shuffledp.deploy.terminal.files import in_folder, writable
 from shuffledp.deploy.terminal.help_examples import example
 from shuffledp.deploy.terminal.json_output import print_answer
@@ -83,8 +84,10 @@ Connections = CommandConnections
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
+_VALUES: Final = {"str": "TEXT", "int": "N", "float": "NUMBER", "Path": "FILE", "datetime": "DATE"}
+_PLAIN: Final = re.compile(rf"\b({'|'.join(_VALUES)})\b")
 _PIN: Final = "--analyzer-identity"
-_GLOBAL: Final = inspect.signature(connect).parameters
+_GLOBAL: Final = inspect.signature(connections_of).parameters
 Client = TypeVar("Client")
 Answer = TypeVar("Answer")
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -115,36 +118,48 @@ def command(
     """
 
     def register(function: Function) -> Function:
-        wanted = inspect.signature(function).parameters
-        shown = {"context": inspect.Parameter("context", _KEYWORD, annotation=typer.Context)}
-        shown |= {name: own for name, own in wanted.items() if name != "connections"}
-        if "connections" in wanted:
-            shown |= _GLOBAL
-        if prints := inspect.signature(function).return_annotation == Printed:
-            shown["json"] = inspect.Parameter("json", _KEYWORD, annotation=AsJson, default=False)
-        text, texts = _texts(function)
-        shown = {name: _explained(each, texts.get(name)) for name, each in shown.items()}
-
-        @wraps(function)
-        def run(context: typer.Context, **given: Any) -> None:  # noqa: ANN401  # any option
-            _add_those_before(context, given)
-            if "connections" in wanted:
-                given["connections"] = connect(**{name: given.pop(name) for name in _GLOBAL})
-            given["context"] = context
-            answer: Any = function(**{name: given[name] for name in wanted})
-            if prints:
-                fields, text, *failed = answer
-                print_answer(fields, text, json=given["json"])
-                if any(failed):
-                    raise typer.Exit(1)
-
-        run.__signature__ = inspect.Signature([*shown.values()])  # type: ignore[attr-defined]  # Typer's way
-        run.__annotations__ = {name: each.annotation for name, each in shown.items()}
-        run.__doc__ = text
-        app.command(name, epilog=example(*examples), **settings)(run)
+        parameters, run = _parameters(function), _runner(function)
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer's way
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        run.__doc__, _ = _texts(function)
+        connects = "connections" in inspect.signature(function).parameters
+        epilog = example(*examples) + "\n\nGlobal options: shuffledp --help." * connects
+        app.command(name, epilog=epilog, **settings)(run)
         return function
 
     return register
+
+
+def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
+    """Return the parameters that Typer parses for a command, with their help."""
+    signature, (_, texts) = inspect.signature(function), _texts(function)
+    shown = {"context": inspect.Parameter("context", _KEYWORD, annotation=typer.Context)}
+    shown |= {name: own for name, own in signature.parameters.items() if name != "connections"}
+    if "connections" in signature.parameters:
+        shown |= _GLOBAL
+    if signature.return_annotation == Printed:
+        shown["json"] = inspect.Parameter("json", _KEYWORD, annotation=AsJson, default=False)
+    return [_explained(each, texts.get(name)) for name, each in shown.items()]
+
+
+def _runner(function: Callable[..., object]) -> Callable[..., None]:
+    """Return what Typer calls: it connects, calls the function with its own, prints its answer."""
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def run(context: typer.Context, **given: Any) -> None:  # noqa: ANN401  # any option
+        _add_those_before(context, given)
+        if "connections" in signature.parameters:
+            given["connections"] = connections_of(**{name: given.pop(name) for name in _GLOBAL})
+        given["context"] = context
+        answer: Any = function(**{name: given[name] for name in signature.parameters})
+        if signature.return_annotation == Printed:
+            fields, text, *failed = answer
+            print_answer(fields, text, json=given["json"])
+            if any(failed):
+                raise typer.Exit(1)
+
+    return run
 
 
 def _add_those_before(context: typer.Context, given: dict[str, Any]) -> None:
@@ -167,14 +182,17 @@ def _texts(described: object) -> tuple[str, dict[str, str]]:
 
 
 def _explained(parameter: inspect.Parameter, text: str | None) -> inspect.Parameter:
-    """Return a parameter by keyword, with this help if any."""
+    """Return a parameter by keyword, with this help if any, and a plain name of its values."""
     hint = parameter.annotation
-    if text is not None:
+    if text is not None or get_origin(hint) is Annotated:
         kind, given = get_args(hint) if get_origin(hint) is Annotated else (hint, typer.Option())
         if hint == Flag:
             given = typer.Option(f"--{parameter.name.replace('_', '-')}")
         described = copy(given)  # several commands may share it
-        described.help = re.sub(r"\n +", " ", text)
+        described.help = re.sub(r"\n +", " ", text) if text else described.help
+        described.hidden |= parameter.name in _GLOBAL
+        if isinstance(given, OptionInfo) and (found := _PLAIN.search(str(kind))):
+            described.metavar = given.metavar or _VALUES[found[0]]
         hint = getitem(Annotated, (kind, described))
     return parameter.replace(kind=_KEYWORD, annotation=hint)
 

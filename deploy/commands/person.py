@@ -41,11 +41,13 @@ def contribute(
 
     First prints the task's texts, such as its question and purpose, which its analyzer signed.
 
+    A value is an item's label, or its number (after # if there are labels), a number, a text,
+    numbers such as 1, 2.5, or pairs of key and number such as 3:0.5, 17:1. In a task with a
+    breakdown, your group comes first, as in DE / 36.6.
+
     Options:
         kind: Only to answer the prompt with an empty text (string) or no keys (key-value); the
-            agent knows the task's kind. A value is an item's label, or its number (after # if there
-            are labels), a number, a text, numbers such as 1, 2.5, or pairs of key and number such
-            as 3:0.5, 17:1. In a task with a breakdown, your group comes first, as in DE / 36.6.
+            agent knows the task's kind.
     """
     from shuffledp.common.task.task import MOST_CHARACTERS
     from shuffledp.deploy.clients.user_agent import ask_for_question, send

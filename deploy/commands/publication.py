@@ -59,7 +59,7 @@ class Publication(NamedTuple):
     def show(self, console: Console) -> None:
         """Print the digest, the claim, how many witnesses have cosigned, and the warnings."""
         console.print(f"Task {self.signed.digest().hex()}", soft_wrap=True)
-        console.print(task_view.describe_claim(self.task), soft_wrap=True)
+        console.print(task_view.describe_claim(self.task))
         if self.cosigned:
             count = list(self.cosigned.values()).count("")
             console.print(
@@ -88,7 +88,7 @@ def _refusals_by_default(task: Task) -> list[str]:
 
 def _show_warnings(warnings: Iterable[str], console: Console) -> None:
     for warning in warnings:
-        console.print(f"Warning: {escaped(warning)}.", soft_wrap=True, highlight=False)
+        console.print(f"Warning: {escaped(warning)}.", highlight=False)
 
 
 def with_keys(

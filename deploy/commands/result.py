@@ -1,4 +1,4 @@
-"""`shuffledp result`, `ledger` and `iterate`: releases, their cost, and the next iteration."""
+"""`shuffledp result`, `ledger`, `iterate`, `discover-labels`: releases, cost, next drafts."""
 
 from functools import partial
 from pathlib import Path

@@ -17,7 +17,9 @@ _EXAMPLE: Final = (
     "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --output sentinels.jsonl"
 )
 
-app = options.command_group("sentinels", "Test submissions that the analyzer recognizes.", _EXAMPLE)
+app = options.command_group(
+    "sentinels", "Send test submissions that the analyzer recognizes.", _EXAMPLE
+)
 
 
 @options.command(app, _EXAMPLE, name="plant", short_help="Send and register test submissions.")
@@ -72,8 +74,8 @@ def plant_sentinels(
 
     spread = f" over {over:g} seconds" if over else ""
     terminal(stderr=True).print(
-        f"Sending {count:,} sentinels{spread}. After an interruption, run the same command again.",
-        soft_wrap=True,
+        f"Sentinels to register, and then to send{spread}: {count:,}. After an interruption, run "
+        "the same command again."
     )
     sentinels = asyncio.run(plant())
     failed = any(sent.state is not sentinel_file.SentinelState.ACKNOWLEDGED for sent in sentinels)

@@ -18,7 +18,7 @@ from shuffledp.deploy.terminal.files import write
 
 app = options.command_group(
     "series",
-    "Recurring collections: a draft with a schedule, and a task for each round.",
+    "Repeat a task on a schedule: one draft, and a task for each round.",
     "shuffledp series forecast daily.toml",
 )
 
@@ -77,7 +77,7 @@ def publish(
         text += f" Warning: {report['warning']}"
 
     def show_all(console: Console) -> None:
-        console.print(text, markup=False, soft_wrap=True)
+        console.print(text, markup=False)
         if task:
             task.show(console)
 
@@ -142,7 +142,9 @@ def show(
     parquet: options.OptionalOutput = None,
 ) -> options.Printed:
     """
-    Print all rounds, smoothed values and budgets. The shuffler knows whether overdue ones expired.
+    Print all rounds, smoothed values and budgets.
+
+    With the shuffler's address, it also shows which overdue rounds expired.
 
     Options:
         top: Number of largest values.

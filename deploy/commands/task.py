@@ -14,7 +14,7 @@ from shuffledp.deploy.commands import options
 
 app = options.command_group(
     "task",
-    "Tasks: signed, immutable definitions of a collection and its guarantee.",
+    "Create, list, show and close tasks: signed, immutable definitions of a collection.",
     "shuffledp task create draft.toml --dry-run",
 )
 
@@ -146,8 +146,8 @@ def show(
 def close(task: options.TaskArgument, connections: options.Connections) -> options.Printed:
     """Close a task's batch now if it has enough users. Needs the shuffler's operator token.
 
-    The result is released as it would be after the deadline. A batch that has enough users only if
-    sentinels are counted closes too, but is never released.
+    The result is released as it would be after the deadline. Sentinels count for closing, but not
+    for the release: a batch with fewer real users than n_min is never released.
     """
     options.ask(connections.shuffler, lambda client: client.close_batch(task))
     fields = {"task_digest": task.hex(), "closed": True}

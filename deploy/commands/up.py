@@ -50,7 +50,7 @@ def up(
     Options:
         folder: Folder for keys, people, settings, logs and the profile; made if missing.
         people: Number of people who are invited, and may each answer once; none is removed.
-        draft: The question's draft.  [the open question, or four ways to work]
+        draft: The question's draft.  [the folder's open question, or an example]
         host: Name of this machine for phones and other devices; needs a certificate.
         web_certificate: Certificate of that name with its chain, a .pem file that browsers trust.
         web_key: Key of that certificate.
@@ -69,6 +69,9 @@ def up(
     from shuffledp.deploy.terminal.interruption import until_stopped
 
     wanted = drafts.read(draft or _DRAFT)  # a wrong one leaves no files
+    if wanted.n_min > _MAX_PEOPLE:
+        rule = f"`up` invites at most {_MAX_PEOPLE:,} people, so lower n_min"
+        raise UsageError(f"the draft's n_min is {wanted.n_min:,}; {rule}")
     web = WebHost(host.lower(), web_certificate, web_key) if web_certificate and web_key else None
     if web is not None:
         web.check()

@@ -32,6 +32,7 @@ ENDINGS: Final = (".csv", ".csv.gz", ".parquet")
 MAX_LINE_CHARACTERS: Final = 1 << 20
 _MOST_LISTED: Final = 400
 """Characters of a header that a message shows."""
+_OTHER_SEPARATORS: Final = ";\t|"
 _ROWS_AT_ONCE: Final = 1 << 16
 MAX_PEOPLE: Final = 10**9 - 1
 """Largest population that numpy's hypergeometric distribution accepts."""
@@ -55,7 +56,7 @@ def read(path: Path, column: str = VALUE, *, empty: bool = False) -> dict[str, A
     rows = _parquet_rows if ending.endswith(".parquet") else _csv_rows
     try:
         if not path.is_file():  # a pipe could wait for ever
-            raise TaskError(f"{name} does not exist, or is not an ordinary file")
+            raise TaskError(f"{path} does not exist, or is not an ordinary file")
         with path.open("rb") as file:
             return tabulate(rows(file, name, column), name, empty=empty)
     except (OSError, EOFError, zlib.error) as error:  # OSError: gzip's and Arrow's own errors too
@@ -162,13 +163,16 @@ def _columns(header: Sequence[str], name: str, column: str) -> tuple[list[int], 
         raise TaskError(f"the header of {name} is not UTF-8 text")
     for title in wanted:
         if title not in titles:
-            listed = f"its columns are {textwrap.shorten(', '.join(titles), _MOST_LISTED)}"
+            listed = f"its first line names {textwrap.shorten(', '.join(titles), _MOST_LISTED)}"
             if any(number_of(each) is not None for each in titles):  # somebody's, not names
                 listed = "its first line must name its columns, and has numbers"
-            raise TaskError(
-                f"{name} has no column {title}; {listed}: simulate reads others with --column, and "
-                "load those of a published task's attributes with --users"
+            elif len(titles) == 1 and any(each in titles[0] for each in _OTHER_SEPARATORS):
+                listed += "; commas must separate columns"
+            others = (
+                ": simulate reads others with --column, and load those of a published task's "
+                "attributes with --users"
             )
+            raise TaskError(f"{name} has no column {title}; {listed}{others * (column == VALUE)}")
     return [titles.index(title) for title in wanted], [titles.index(title) for title in counts]
 
 

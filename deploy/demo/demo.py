@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from shuffledp.common.crypto.randomness import new_seed
 from shuffledp.common.crypto.signing import SignedTask
@@ -24,7 +24,6 @@ from shuffledp.common.messages.batch import BatchStatus
 from shuffledp.common.messages.result import Result
 from shuffledp.common.messages.submission import Value
 from shuffledp.common.task.draft import TaskDraft
-from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.task import Task
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.deploy.clients.issuer import IssuerClient, fetch_tokens
@@ -47,8 +46,8 @@ from shuffledp.user_agent.credentials import CredentialFile
 
 _THROUGH_USER_AGENT: Final = 5
 """Users who contribute through a real user_agent process; others use its code in bulk."""
-_MAX_ITEMS: Final = 15
-"""Number of items to show; other kinds of values show all figures."""
+MAX_ITEMS: Final = 15
+"""Number of rows of a table to print; the page has more."""
 _POLL_SECONDS: Final = 0.5
 _RESULT_TIMEOUT_SECONDS: Final = 3600
 _SUITE: Final = "x25519-hkdf-sha256-aes128gcm"
@@ -65,8 +64,7 @@ class DemoRun(LocalRun):
 
     people: SamplePeople
 
-    def view(self) -> estimate_table.ResultView:
-        most = _MAX_ITEMS if KINDS[self.people.kind].histogram else result_view.MAX_ROWS
+    def view(self, most: int = result_view.MAX_ROWS) -> estimate_table.ResultView:
         view = self.estimates(most, self.people.candidates)
         return beside_truth(view, self.result.estimate, self.task, self.people)
 
@@ -168,7 +166,7 @@ def _by_user_agent(task: Task) -> int:
 
 def progress_bar(console: Console) -> Progress:
     """Return the bars of people's tokens and answers."""
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(TextColumn("{task.description}"), *columns, console=console)
 
 
@@ -245,6 +243,7 @@ class Visit:
             first = DemoRun(**vars(run), people=self.people)
             first.save(self.output, self.html)
             self.show(first)
+            console.print("The same people answer again, so that you can take part with them.")
             draft = draft_for(self.people, 1)  # for them and the visitor
             said = f"The second round of a demo: choose any answer. Its data: {self.people.title}"
             again = replace(draft, target_size=draft.n_min + 1, suite=_SUITE, purpose=said)
@@ -258,8 +257,7 @@ class Visit:
             async with page_server(shown, secrets.token_urlsafe(16)) as address:
                 console.print(
                     f"\nThe result: {address}\nTake part yourself: {page}\n"
-                    "The demo's people have answered again, and wait for you. In a real "
-                    "collection a third party publishes that page; it could read answers.\n"
+                    "In practice a third party publishes that page, and could read answers.\n"
                     f"The batch closes {_OPEN_SECONDS // 60} minutes after your answer or at "
                     "Ctrl-C. Without your answer it is dropped, and nothing is released.",
                     soft_wrap=True,

@@ -31,7 +31,7 @@ def beside_truth(
 ) -> ResultView:
     """Return a view whose tables have the people's true figures, with the errors of estimates."""
     tables, errors, fields = _KNOWN[type(estimate)](view, estimate, _Known(task, people))
-    last = replace(tables[-1], notes=(*tables[-1].notes, errors))
+    last = replace(tables[-1], notes=(*tables[-1].notes, *filter(None, (errors,))))
     return replace(view, tables=(*tables[:-1], last), fields={**view.fields, **fields})
 
 
@@ -41,9 +41,9 @@ def _found_values(view: ResultView, estimate: result.FoundValues, known: _Known)
     truth = np.array([shares.get(name, 0.0) for name in table.names])
     sure = {name for name, share in shares.items() if share >= estimate.sure_share}
     n_sure, n_false = len(sure & set(table.names)), int((truth == 0).sum())
-    errors = f"Values found that nobody holds: {n_false:,}. {_covered(table.ends, truth)}"
-    if sure:
-        errors = f"Frequent values found: {n_sure:,} of {len(sure):,}. {errors}"
+    errors = f"Frequent values found: {n_sure:,} of {len(sure):,}. " * bool(sure)
+    if table.names:
+        errors += f"Values found that nobody holds: {n_false:,}. {_covered(table.ends, truth)}"
     fields = {"sure": len(sure), "sure_found": n_sure, "false_discoveries": n_false}
     return (replace(table, truth=truth),), errors, fields
 

@@ -55,7 +55,7 @@ def _up(deployment: Deployment) -> None:
 
   {compose} ps
   {compose} run --rm operator issuer new-key --end 2030-01-31T12:00:00 \\
-      --out /files/token-key.json
+      --output /files/token-key.json
 {relayed}  {compose} run --rm operator task create /drafts/{draft}.toml \\
       --token-key /files/token-key.json{more}
 

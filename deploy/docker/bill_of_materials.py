@@ -41,7 +41,7 @@ def _needed(name: str, of_type: str) -> Mapping[str, Iterable[str]]:
         lock = json.loads((ROOT / "user_agent/web/package-lock.json").read_text(encoding="utf-8"))
         bundled = {path: of for path, of in lock["packages"].items() if path and not of.get("dev")}
         return {
-            f"pkg:npm/%40{path.partition('@')[2]}@{of['version']}": [
+            f"pkg:npm/{path.rpartition('node_modules/')[2].replace('@', '%40')}@{of['version']}": [
                 b64decode(of["integrity"].removeprefix("sha512-")).hex()
             ]
             for path, of in bundled.items()

@@ -6,11 +6,12 @@
 # Usage: make_dist.sh FOLDER    with the commands of .venv/bin on the PATH
 #
 # The same commit gives the same bytes, but for images: their layers state when they were built. What
-# is not committed, such as keys, stays out.
+# is not committed, such as keys, stays out; images alone also get the files of wheels/ and debs/.
 set -eu
 umask 022
 
 mkdir -p "$1"
+[ -z "$(ls -A "$1")" ] || { echo "make_dist.sh: $1 is not empty; SHA256SUMS would list old files" >&2; exit 1; }
 DIST="$(cd "$1" && pwd)"
 cd "$(dirname "$0")/../.."
 CHECKOUT="$(pwd)"

@@ -1,5 +1,6 @@
 """Progress bars of a load run, and its report as tables and JSON."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -15,13 +16,15 @@ from shuffledp.common.errors import ShuffleDpError
 from shuffledp.common.messages.result import Histogram, Result
 from shuffledp.common.messages.submission import Outcome
 from shuffledp.common.task.task import Task
-from shuffledp.deploy.load.behaviour import CountRow, LoadPlan, Tally
+from shuffledp.deploy.load.behaviour import Behaviour, CountRow, LoadPlan, Tally
 from shuffledp.deploy.load.target import PartyUsage, Target
 from shuffledp.deploy.load.users import SealedUsers
 from shuffledp.deploy.results.estimate_table import mse_of
 from shuffledp.deploy.terminal.escape import escaped, visible
 from shuffledp.deploy.terminal.tables import print_rows
 
+_WHOLE: Final = 100
+"""Least figure that is printed without decimals; others have three digits."""
 _BAR_WIDTH: Final = 6
 """Columns of a bar, so that count, failures and time fit into 80 columns."""
 
@@ -186,7 +189,10 @@ def show(finished: LoadReport, console: Console, *, details: bool) -> None:
             for name, figure in (fields[group] or {}).items()
             if isinstance(figure, int | float)
         ]
-        usage = [{"party": party} | figures for party, figures in fields["services"].items()]
+        usage = [
+            {"party": party, "cpu seconds": used.cpu_seconds, "MB": used.peak_memory_bytes / 1e6}
+            for party, used in finished.usage.items()
+        ]
         tables = {"Figures": rows, "Rates of the ramp": finished.steps, "Counts": fields["counts"]}
         tables["Usage"] = usage
     else:
@@ -211,6 +217,10 @@ def _sentences(finished: LoadReport, fields: Mapping[str, Any]) -> Iterator[str]
     if waits := fields["latency_ms"]:
         half, most = _cell(waits["p50"]), _cell(waits["p99"])
         yield f"Half of the {unit} waited at most {half} ms, 99 of 100 at most {most} ms."
+    if behaved := Counter(Behaviour(kind).name.lower() for kind in finished.kinds if kind):
+        named = ", ".join(f"{number:,} {name}" for name, number in behaved.items())
+        answers = ", ".join(f"{number:,} {name}" for name, number in fields["answers"].items())
+        yield f"Misbehaving users: {named}. Answers to all users: {answers}."
     if ramp := fields["ramp"]:
         held = _cell(ramp["held_users_per_second"] or "none")
         yield f"Last rate that held: {held}. Failure: {ramp['broke'] or 'none'}."
@@ -225,5 +235,5 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:,.6g}"
+        return f"{value:,.0f}" if value >= _WHOLE else f"{value:.3g}"
     return f"{value:,}" if isinstance(value, int) else str(value)

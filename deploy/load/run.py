@@ -23,14 +23,8 @@ from shuffledp.common.messages.result import Result
 from shuffledp.common.messages.submission import REFUSALS, Outcome, Value
 from shuffledp.common.runtime.access import CallKind
 from shuffledp.common.task.task import Task
-from shuffledp.deploy.load.behaviour import (
-    LoadPlan,
-    Tally,
-    arrivals,
-    check_users,
-    compare,
-    expected_answers,
-)
+from shuffledp.deploy.load import behaviour
+from shuffledp.deploy.load.behaviour import LoadPlan, Tally
 from shuffledp.deploy.load.report import LoadReport, ProgressBars
 from shuffledp.deploy.load.sender import Destination, Sender, run_alone, submissions_of_a_call
 from shuffledp.deploy.load.target import Meter, Target
@@ -80,7 +74,7 @@ async def execute(
         if prepare is None:  # before sealing, which may take a long time
             await target.check_empty()
             if target.kind != "sink":
-                check_users(kinds, task.n_min if close else 0, task.target_size)
+                behaviour.check_users(kinds, task.n_min if close else 0, task.target_size)
         users = replayed
         if users is None:
             bars.start_phase("Sealing", plan.n_users)
@@ -116,7 +110,7 @@ async def run(
         except errors.ShuffleDpError as error:
             finished.failure = error
     if target.kind != "sink":
-        finished.rows = compare(finished.kinds, finished.tally, counts, finished.result)
+        finished.rows = behaviour.compare(finished.kinds, finished.tally, counts, finished.result)
     finished.usage = meter.usage
     if missing := ", ".join({*target.pages} - {*meter.usage}):
         finished.notes.append(f"Usage unknown, without a metrics page: {missing}.")
@@ -165,7 +159,7 @@ async def _phase(  # noqa: PLR0917  # its only caller binds the first four
         share = calls / count  # calls per user
         burst = max(1, round(plan.burst * share)) if plan.burst else None
         begin += _LEAD_SECONDS * (processes > 1)
-        times = begin + arrivals(calls, rate * share, rng, burst=burst)
+        times = begin + behaviour.arrivals(calls, rate * share, rng, burst=burst)
     senders: list[Sender] = []
     end = finished.n_users + count
     for number in range(processes):
@@ -215,7 +209,10 @@ async def _counts(target: Target) -> dict[str, int]:
 async def _result(finished: LoadReport, bars: ProgressBars, *, close: bool) -> Result | None:
     """Close the batch if `close`, and wait for the result; None if open or without a token."""
     target, task = finished.target, finished.task
-    digest, stored = target.signed.digest(), expected_answers(finished.kinds)[Outcome.STORED]
+    digest, stored = (
+        target.signed.digest(),
+        behaviour.expected_answers(finished.kinds)[Outcome.STORED],
+    )
     closes = stored >= max(task.target_size, task.n_min)
     if close and target.shuffler is not None and not closes:
         try:

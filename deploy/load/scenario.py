@@ -171,6 +171,13 @@ OVERRIDDEN: Final = {
 """Keys that an option of the command overrides, with their tables."""
 
 
+def scenario_file(name: str) -> Path:
+    """Return the file of a scenario, or raise UsageError."""
+    if not name.endswith(".toml") and name not in SHIPPED:
+        raise UsageError(f"the scenario must be a .toml file or one of {', '.join(SHIPPED)}")
+    return _FOLDER / f"{name}.toml" if name in SHIPPED else Path(name)
+
+
 def read_scenario(name: str, options: Mapping[str, Any]) -> LoadScenario:
     """
     Read a file, or a shipped scenario, with the command's options by name; None for one not given.
@@ -178,11 +185,8 @@ def read_scenario(name: str, options: Mapping[str, Any]) -> LoadScenario:
     Raises UsageError for a key that is unknown, of the wrong type or without effect, and for a key
     or option without its partner.
     """
-    if not name.endswith(".toml") and name not in SHIPPED:
-        known = ", ".join(SHIPPED)
-        raise UsageError(f"{name} is no scenario; it must be a .toml file or one of {known}")
-    path = _FOLDER / f"{name}.toml" if name in SHIPPED else Path(name)
-    found, given = read_toml(path, UsageError, max_bytes=_MAX_BYTES), dict[str, str]()
+    path, given = scenario_file(name), dict[str, str]()
+    found = read_toml(path, UsageError, max_bytes=_MAX_BYTES)
     for table, keys in found.items():
         if not isinstance(keys, dict):
             raise UsageError(f"{name}: {table} must be a table, [{table}]")
@@ -207,7 +211,7 @@ def _check_partners(scenario: LoadScenario, given: Mapping[str, str]) -> None:
     remote, here = "target.shuffler" in given, "target.shuffler" not in given
     climbs, by_option = scenario.ramp is not None, given.get("people.users") == "--users"
     ignored = (
-        (here, _OF_RUNNING, "there is no --shuffler"),
+        (here, _OF_RUNNING, "it is for running services, which --shuffler names"),
         (remote, "target.draft target.two_shufflers target.sink", "running services have a task"),
         ("target.draft" in given, "target.two_shufflers", "a table [relay] in the draft says so"),
         (here and not scenario.target.sink, "replay", "services here have new keys for new users"),

@@ -187,6 +187,7 @@ def print_table(table: EstimateTable, console: Console) -> None:
             table.format_interval(row),
             *row.more,
         )
-    print_whole(printed, console)
+    if table.shown:
+        print_whole(printed, console)
     for note in table.notes:
         console.print(note)

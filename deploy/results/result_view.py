@@ -461,8 +461,8 @@ def print_result(
     n_refused = sum(found.refused.values())
     causes = ", ".join(f"{n:,} {escaped(cause)}" for cause, n in found.refused.items() if n)
     console.print(
-        f"{found.n_users:,} users by {escaped(found.protocol)}; {found.n_reports:,} reports, "
-        f"{n_refused:,} of them refused{f': {causes}' * bool(n_refused)}."
+        f"Users: {found.n_users:,}, by {escaped(found.protocol)}. Reports: {found.n_reports:,}, of "
+        f"them refused: {n_refused:,}{f' ({causes})' * bool(n_refused)}."
     )
     for warning in found.all_warnings:
         console.print(f"Warning: {escaped(warning)}.", style="bold")

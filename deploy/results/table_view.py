@@ -11,14 +11,9 @@ from shuffledp.common.messages.result import ShareTable, ShareTables
 from shuffledp.common.task import spec_forms, view_specs
 from shuffledp.common.task.domain_spec import GROUP_SEPARATOR, AttributeSpec
 from shuffledp.common.task.task import Task
-from shuffledp.deploy.results import association
+from shuffledp.deploy.results import association, estimate_table
 from shuffledp.deploy.results.distribution_view import bucket_names
-from shuffledp.deploy.results.estimate_table import (
-    TOO_FEW_USERS,
-    EstimateTable,
-    ResultView,
-    largest,
-)
+from shuffledp.deploy.results.estimate_table import EstimateTable, ResultView
 
 _AGREE: Final = (
     "All tables agree where they have an attribute in common. Each interval by itself covers its "
@@ -84,7 +79,7 @@ def table_view(estimate: ShareTables, task: Task, most: int, n_users: int | None
             "table_attributes": spec.tables,
             "associations": [{"attributes": pair, **asdict(each)} for pair, each in found.items()],
         },
-        warning="" if informative else TOO_FEW_USERS,
+        warning="" if informative else estimate_table.TOO_FEW_USERS,
     )
 
 
@@ -98,7 +93,10 @@ def _table(
     listed: bool = True,
 ) -> EstimateTable:
     """Return a table of shares, in order if all are shown."""
-    shown, errors = largest(table.shares, most), np.full(len(names), table.standard_error)
+    shown, errors = (
+        estimate_table.largest(table.shares, most),
+        np.full(len(names), table.standard_error),
+    )
     return EstimateTable(
         title=f"Share of users by {title}",
         selection="{:,} largest",
@@ -132,7 +130,7 @@ def _associations(
         values=strengths,
         errors=(high - low) / 4,  # for the number of decimals only
         given_ends=(low, high),
-        shown=largest(strengths, most),
+        shown=estimate_table.largest(strengths, most),
         more={
             "chi-squared": [f"{one.statistic:,.1f}" for one in each],
             "degrees": [f"{round(one.degrees, 1):,.12g}" for one in each],

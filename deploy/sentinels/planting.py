@@ -96,10 +96,16 @@ class SentinelRun:
             )
         with SentinelFile.opened(self.file, self.digest, count) as file:
             sealer = _NotingSealer(task, self.digest)
-            file.plan(sealer.prepare(self.rng) for _ in range(count - len(file.sentinels)))
+            known = len(file.sentinels)
+            file.plan(sealer.prepare(self.rng) for _ in range(count - known))
             sent = {SentinelState.STORED, SentinelState.ACKNOWLEDGED}
-            left = [n for n, known in enumerate(file.sentinels) if known.state not in sent]
-            await self._register(file.sentinels, acknowledged=False)
+            left = [n for n, each in enumerate(file.sentinels) if each.state not in sent]
+            try:
+                await self._register(file.sentinels, acknowledged=False)
+            except PeerRefusalError:
+                if not known:
+                    self.file.unlink()  # none was ever sent
+                raise
             await self._confirm(file)
             times = np.sort(self.rng.random(len(left))) * over
             for number, pause in zip(left, np.diff(times, prepend=0.0), strict=True):

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
 from shuffledp.common.crypto.hpke import HpkePrivateKey
@@ -137,7 +139,7 @@ def print_task(task: Task, console: Console) -> None:
     for name, value in parameter_rows(task):
         table.add_row(name, escaped(value))
     console.print(table)
-    title = f"Guarantees for each of at least {task.n_min:,} users"
+    title = f"Guarantees for each of {task.n_min:,} or more users"
     print_guarantees(task_guarantees(task), title, console)
 
 
@@ -169,7 +171,7 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
         ("local epsilon", rounded_up(task.local_epsilon)),
         ("dummies by users", added if dummies.maximum else "none"),
         *shufflers,
-        ("delta", f"{task.delta:g}"),
+        ("delta", rounded_up(task.delta)),
         ("minimum users (n_min)", f"{task.n_min:,}"),
         ("target size", f"{task.target_size:,}"),
         ("deadline", format_time(task.deadline)),
@@ -209,7 +211,7 @@ def print_state(digest: TaskDigest, task: Task, summary: TaskSummary, console: C
     if summary.failure:
         console.print(f"Reason: {visible(summary.failure)}.", markup=False)
     if summary.n_users:
-        console.print(f"Its batch has {summary.n_users:,} users, {SENTINELS_INCLUDED}.")
+        console.print(f"Users in its batch: {summary.n_users:,}, {SENTINELS_INCLUDED}.")
     print_task(task, console)
 
 
@@ -220,14 +222,14 @@ def print_batch(status: BatchStatus | None, console: Console, task: Task | None 
         console.print(f"{where}: no device has fetched this task yet.")
         return
     headline, meaning = describe_state(status.state, task)
-    users = f", with {status.n_users:,} users ({SENTINELS_INCLUDED})" if status.n_users else ""
+    users = f"; users: {status.n_users:,} ({SENTINELS_INCLUDED})" if status.n_users else ""
     console.print(f"{where}: {headline.lower()}{users}. {meaning}")
     if status.waits_for:
         console.print(f"It waits for the {status.waits_for}, which did not take it last time.")
     if status.reason:
         console.print(f"Reason: {visible(status.reason)}.", markup=False)
     if status.state not in DELIVERED:
-        console.print(f"It releases no batch with fewer than {status.n_min:,} users.")
+        console.print(f"It releases no batch with fewer users than n_min, {status.n_min:,}.")
 
 
 def print_relay(status: BatchStatus | None, console: Console) -> None:
@@ -259,16 +261,14 @@ def print_list(summaries: Sequence[TaskSummary], console: Console) -> None:
     """Print each task's digest and, on a second line, its state and parameters."""
     times = format_times([summary.deadline for summary in summaries])
     for deadline, summary in zip(times, summaries, strict=True):
-        users = f", {summary.n_users:,} users" if summary.n_users else ""
+        users = f"; users {summary.n_users:,}" if summary.n_users else ""
         console.print(summary.task_digest.hex(), soft_wrap=True)
-        console.print(
-            f"  {summary.state}{users}; n_min {summary.n_min:,}; deadline "
-            f"{deadline}; {visible(summary.protocol)} over "
-            f"{summary.domain_size:,}; {visible(summary.population) or 'no population'}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
+        described = (
+            f"{summary.state}{users}; n_min {summary.n_min:,}; deadline {deadline}; "
+            f"{visible(summary.protocol)} over {summary.domain_size:,}; "
+            f"{visible(summary.population) or 'no population'}"
         )
+        console.print(Padding.indent(Text(described), 2), highlight=False)
     note = " Numbers of users include sentinels, which do not count towards n_min."
     console.print(f"Tasks: {len(summaries):,}.{note if summaries else ''}")
 

@@ -16,7 +16,7 @@ _WRAPPER: Final = TextWrapper(
 def example(*commands: str) -> str:
     """Format example commands for the `epilog` of a command's help."""
     # A line with only a backspace keeps Typer from rewrapping the rest.
-    return "\b\nExample:\n" + "\n".join(map(_wrapped, commands))
+    return f"\b\nExample{'s' * (len(commands) > 1)}:\n" + "\n".join(map(_wrapped, commands))
 
 
 def _wrapped(command: str) -> str:

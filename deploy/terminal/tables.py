@@ -7,6 +7,7 @@ from typing import Final
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, JustifyMethod
 from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Table
 
 from shuffledp.common.messages.guarantee import Guarantee, rounded_up
@@ -14,6 +15,7 @@ from shuffledp.deploy.terminal.escape import escaped
 
 _MAX_WIDTH: Final = 10_000
 """Width of a console in which no text folds."""
+_MOST_SPARE: Final = 8
 CLAIM_ROOM_NOTE: Final = (
     "The claim is rounded up, so that every device that recomputes ε finds it within the claim."
 )
@@ -66,7 +68,12 @@ def print_whole(table: Table, console: Console) -> None:
         if column.justify == "right":
             widths = (console.measure(cell).maximum for cell in column.cells)
             column.min_width = max([column.min_width or 0, *widths])
-    console.print(table, crop=False)
+    # Rich may cut a column below its least width and then widen it again, beyond the console.
+    for width in range(console.width, console.width - _MOST_SPARE, -1):
+        lines = Segment.split_lines(console.render(table, console.options.update(max_width=width)))
+        if max(map(Segment.get_line_length, lines)) <= console.width:
+            break
+    console.print(table, width=width, crop=False)
 
 
 def guarantee_summary(central: Guarantee, rows: Sequence[Guarantee], local: str) -> str:

@@ -87,7 +87,7 @@ async def test_a_task_is_answered_once_every_witness_cosigned(logged: LoggedServ
         await logged.stop()
         await logged.start()
 
-    assert (0, "No fork in 2 valid pieces of evidence of 2.\n") == await _check(
+    assert (0, "No key signed two histories. Valid evidence: 2 of 2.\n") == await _check(
         logged, await _export(logged)
     )
 

@@ -15,6 +15,8 @@ from shuffledp.deploy.cli import app
 Command = TyperCommand | TyperGroup
 
 ROOT: Final = Path(__file__).parents[2]
+_WIDTH: Final = 78
+"""Of help in a terminal of 80 columns."""
 _BLOCK: Final = re.compile(r"(?ms)^```(\w*)\n(.*?)^```$")
 _COMMAND: Final = re.compile(
     r"(?:^|\| |/|\$\()(?P<words>shuffledp .*)|(?:operator|loadgen) (?P<inner>.*)"
@@ -43,7 +45,7 @@ COMMANDS: Final = dict(_commands("shuffledp", _whole()))
 
 def help_text(name: str) -> str:
     """Print a command's help."""
-    outcome = CliRunner().invoke(app, [*name.split()[1:], "--help"])
+    outcome = CliRunner().invoke(app, [*name.split()[1:], "--help"], terminal_width=_WIDTH)
     assert 0 == outcome.exit_code
     return outcome.stdout
 
@@ -55,8 +57,8 @@ def joined(text: str) -> list[str]:
 
 def examples(command: Command) -> list[str]:
     """Return the commands in an epilog, each on one line."""
-    _, _, behind = (command.epilog or "").partition("Example:\n")
-    return joined(behind.partition("\n\n")[0])
+    shown, _, _ = (command.epilog or "").partition("\n\n")
+    return joined(shown)[2:]
 
 
 def words_of(line: str) -> list[str]:

@@ -184,7 +184,7 @@ def make_token_key(deployment: Deployment, end: str) -> str:
     """Create a task's token key, as the issuer's operator; return its file there."""
     file = "/files/token-key.json"
     deployment.compose(
-        *("run", "--rm", "-T", "operator", "issuer", "new-key", "--end", end, "--out", file),
+        *("run", "--rm", "-T", "operator", "issuer", "new-key", "--end", end, "--output", file),
     )
     return file
 
@@ -193,7 +193,7 @@ def fetch_tokens(deployment: Deployment, digest: str, *counts: int) -> list[str]
     """Get a token for each simulated person; return files with these numbers of tokens."""
     deployment.compose(
         *("run", "--rm", "-T", "loadgen", "issuer", "tokens", digest),
-        *("--credentials", "/run/secrets/credentials.txt", "--out", "/files/tokens.txt"),
+        *("--credentials", "/run/secrets/credentials.txt", "--output", "/files/tokens.txt"),
     )
     program = (
         "import json, pathlib\n"

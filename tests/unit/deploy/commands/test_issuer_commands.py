@@ -24,7 +24,7 @@ def test_each_person_gets_an_invitation(tmp_path: Path) -> None:
     file.write_bytes(draw_people(["Ada", "Bo Li"]).credentials)
     given = "ab" * 32, "--credentials", str(file), "--page", "https://poll.example/"
     address = shown("issuer invite", *given, "--person", "Bo Li").strip()
-    shown("issuer invite", *given, "--out", str(out))
+    shown("issuer invite", *given, "--output", str(out))
     lines = out.read_text(encoding="utf-8").splitlines()
 
     assert address.startswith(f"https://poll.example/#task={'ab' * 32}&credential=")
@@ -92,7 +92,7 @@ def test_an_operator_creates_a_key_for_a_draft(tmp_path: Path, address: str) -> 
     """A file that `task create` reads; an end in the past or a wrong token is refused."""
     file, token_file = tmp_path / "token-key.json", tmp_path / "issuer" / "operator.token"
     at = ["--address", f"issuer={address}", "--authority", str(tmp_path / "tls" / "authority.pem")]
-    whole = [*at, "--token-file", str(token_file), "--out", str(file)]
+    whole = [*at, "--token-file", str(token_file), "--output", str(file)]
     made = shown_json("issuer new-key", "--end", "2100-01-02", *whole)
     first = read_token_key(file)
     with pytest.raises(SettingsError, match="already exists and may hold a key in use"):

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from shuffledp.common.errors import SettingsError, UsageError
-from shuffledp.deploy.commands.connection import connect, read_profile
+from shuffledp.deploy.commands.connection import connections_of, read_profile
 from tests.support.command_line import shown
 
 
@@ -90,7 +90,7 @@ async def test_each_service_gets_its_own_token_unless_one_is_typed(tmp_path: Pat
     profile = tmp_path / "profile.toml"
     profile.write_text('analyzer_token_file = "a"\nshuffler_token_file = "s"\n')
     typed = [f"{party}=127.0.0.1:1" for party in ("analyzer", "shuffler", "relay")]
-    connections = connect(profile, typed)
+    connections = connections_of(profile, typed)
 
     for name, open_channel in (("a", connections.analyzer), ("s", connections.shuffler)):
         with pytest.raises(SettingsError, match=f"^{tmp_path / name} cannot be read"):
@@ -100,9 +100,9 @@ async def test_each_service_gets_its_own_token_unless_one_is_typed(tmp_path: Pat
     with pytest.raises(UsageError, match=rule):
         connections.shuffler(relay=True)
     with pytest.raises(UsageError, match=r"=HOST:PORT, or set analyzer .* shuffledp-local/"):
-        connect(profile, [*typed, "analyzer="]).analyzer()
+        connections_of(profile, [*typed, "analyzer="]).analyzer()
     with pytest.raises(UsageError, match="must be PARTY=HOST:PORT; a PARTY is analyzer"):
-        connect(profile, ["127.0.0.1:7001"])
+        connections_of(profile, ["127.0.0.1:7001"])
 
 
 @pytest.mark.parametrize(

@@ -83,11 +83,15 @@ def test_the_folder_is_none_of_files(tmp_path: Path) -> None:
         shown("up", "--folder", str(tmp_path / "file"))
 
 
-def test_a_wrong_draft_leaves_no_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("n_min", "rule"), [("602_325", "`up` invites at most 10,000"), ("=", "bad.toml is not TOML")]
+)
+def test_a_wrong_draft_leaves_no_folder(n_min: str, rule: str, tmp_path: Path) -> None:
     """It is read before keys and people are made."""
-    (tmp_path / "bad.toml").write_text("title =", encoding="utf-8")
+    text = _DRAFT.read_text(encoding="utf-8").replace("n_min = 1 ", f"n_min = {n_min} ")
+    (tmp_path / "bad.toml").write_text(text, encoding="utf-8")
 
-    with pytest.raises(errors.TaskError, match=r"bad.toml is not TOML"):
+    with pytest.raises(errors.ShuffleDpError, match=rule):
         shown("up", "--draft", str(tmp_path / "bad.toml"), "--folder", str(tmp_path / "up"))
     assert not (tmp_path / "up").exists()
 

@@ -100,7 +100,8 @@ def test_a_file_has_a_row_per_person_or_per_item(tmp_path: Path) -> None:
         ("", b"", "the first line of mine.csv is empty; it must name the columns"),
         ("", b"\nvalue\na\n", "the first line of mine.csv is empty"),
         ("", b"value\n", "a header and no row"),
-        ("", b"item,count\na,1\n", "mine.csv has no column value; its columns are item, count:"),
+        ("", b"item,count\na,1\n", "mine.csv has no .* value; its first line names item, count:"),
+        ("", b"a;count\na;1\n", "names a;count; commas must separate columns: simulate reads"),
         ("", b"a,7.5\nb,8\n", "column value; its first line must name its columns, and has numb"),
         ("", b"value,value\na,1\n", "has 2 columns value; one is allowed"),
         ("", b"value,count\na,1.5\n", "the count of row 1 of mine.csv must be a whole"),
@@ -181,7 +182,7 @@ def test_parquet_is_read_like_csv(tmp_path: Path) -> None:
     assert (("9", "10"), [1, 2]) == (people.labels, people.counts.tolist())
     assert (("z", "a"), [2, 0]) == (items.labels, items.counts.tolist())
     for columns, message in (
-        ({"count": [1]}, "no column value; its columns are count:"),
+        ({"count": [1]}, "no column value; its first line names count:"),
         (
             {"value": ["z", "a"], "count": [-2, 0]},
             r"the count of row 1 of mine\.parquet must be a whole",

@@ -26,10 +26,10 @@ def test_each_file_needs_what_its_lock_pins(tmp_path: Path) -> None:
     }
     assert {f"pkg:pypi/{Requirement(each).name}" for each in project["dependencies"]} <= names[0]
     assert {"pkg:npm/%40hpke/chacha20poly1305", "pkg:npm/%40hpke/common"} == names[1]
-    hashes = {
-        each["purl"]: {one["content"] for one in each["externalReferences"][0]["hashes"]}
-        for each in bill["components"]
-    }
+    stated = {one["purl"]: one["externalReferences"][0]["hashes"] for one in bill["components"]}
+    hashes = {purl: {one["content"] for one in of} for purl, of in stated.items()}
     assert hashes.keys() == wheel | device | witness | whole
     locked = pins("deploy/docker/checking-witness.lock")
     assert locked == {pin: hashes[f"pkg:pypi/{pin.replace('==', '@')}"] for pin in locked}
+    assert {"SHA-512"} == {one["alg"] for purl in device for one in stated[purl]}
+    assert {"SHA-256"} == {one["alg"] for purl in {*stated} - device for one in stated[purl]}

@@ -4,19 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Final, Self, cast
 
 import numpy as np
 import pytest
 
+from shuffledp.common import errors
 from shuffledp.common.crypto.signing import SignedTask, SigningIdentity
-from shuffledp.common.errors import (
-    BatchStateError,
-    PeerError,
-    PeerRefusalError,
-    ProofError,
-    SettingsError,
-)
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.deploy.clients.analyzer import OperatorClient
 from shuffledp.deploy.sentinels.planting import SentinelRun
@@ -26,6 +20,8 @@ from tests.support.tasks import published
 
 _CASE = published(n_min=10, target_size=20)
 _DIGEST = _CASE.signed.digest()
+_Refused = tuple[bool, errors.PeerError]
+_ARRIVED: Final = errors.PeerRefusalError(errors.BatchStateError.status, "has arrived")
 
 
 class StoppedError(Exception):
@@ -46,8 +42,8 @@ class Operation(MemoryShuffler):
         """The only token that the shuffler accepts; empty if it asks for none."""
         self.calls_left = 10**9
         """Calls until the process ends; a request and its answer count separately."""
-        self.unconfirmed: PeerError | None = None
-        """Error in the analyzer's answer to acknowledged sentinels; None for success."""
+        self.refused: _Refused | None = None
+        """The analyzer's answer to planned sentinels, or to acknowledged ones; None for success."""
 
     def _call(self) -> None:
         if not self.calls_left:
@@ -60,8 +56,8 @@ class Operation(MemoryShuffler):
         """Act as the analyzer: known ones may only become acknowledged."""
         assert digest == _DIGEST
         self._call()
-        if acknowledged and self.unconfirmed:
-            raise self.unconfirmed
+        if self.refused and self.refused[0] == acknowledged:
+            raise self.refused[1]
         for leaves in sentinels:
             self.registered[leaves] = self.registered.get(leaves, False) or acknowledged
         self._call()
@@ -77,13 +73,16 @@ class Operation(MemoryShuffler):
         assert len(self.registered) == 4, "all are registered before any is sent"
         self.submitted.append((envelope, token))
         if self.token not in {b"", token}:
-            raise PeerRefusalError("UNAUTHENTICATED", "a token is asked for")
+            raise errors.PeerRefusalError("UNAUTHENTICATED", "a token is asked for")
         receipt = await super().submit(digest, envelope, token)
         self._call()
         return receipt
 
-    async def plant(self, count: int = 4, seed: int = 1, **changes: Any) -> list[PlantedSentinel]:
+    async def plant(
+        self, count: int = 4, seed: int = 1, refused: _Refused | None = None, **changes: Any
+    ) -> list[PlantedSentinel]:
         """Run the command once more."""
+        self.refused = refused
         planting = SentinelRun(
             digest=_DIGEST,
             analyzer=cast("OperatorClient", self),
@@ -136,12 +135,21 @@ async def test_planting_stopped_anywhere_is_continued(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"tokens": []}, SettingsError, "4 sentinels need 4 tokens; the file has 0 different ones"),
-        ({"tokens": [b"1"] * 3}, SettingsError, "need 4 tokens; the file has 3 different ones"),
-        ({"count": 11}, BatchStateError, "11 sentinels do not fit: .* room for 10"),
+        (
+            {"tokens": []},
+            errors.SettingsError,
+            "4 sentinels need 4 tokens; the file has 0 ",
+        ),
+        (
+            {"tokens": [b"1"] * 3},
+            errors.SettingsError,
+            "need 4 tokens; the file has 3 different ones",
+        ),
+        ({"refused": (False, _ARRIVED)}, errors.PeerRefusalError, "has arrived"),
+        ({"count": 11}, errors.BatchStateError, "11 sentinels do not fit: .* room for 10"),
         (
             {"analyzer_identity": SigningIdentity.generate().public_identity()},
-            ProofError,
+            errors.ProofError,
             "not signed by the pinned analyzer identity",
         ),
     ],
@@ -160,7 +168,7 @@ async def test_a_mistake_is_noticed_before_anything_is_written_or_sent(
 async def test_only_the_task_of_the_pinned_analyzer_gets_sentinels(operation: Operation) -> None:
     """The shuffler may return another task, or one by another signer."""
     assert 4 == len(await operation.plant(analyzer_identity=_CASE.identity.public_identity()))
-    with pytest.raises(ProofError, match="not the requested task"):
+    with pytest.raises(errors.ProofError, match="not the requested task"):
         await Operation(operation.kept, published().signed).plant()
 
 
@@ -192,7 +200,7 @@ async def test_sentinels_refused_without_a_token_are_sent_with_one(operation: Op
 
 async def test_a_receipt_that_does_not_verify_acknowledges_nothing(operation: Operation) -> None:
     """Planting stops at the first; with the right identity it goes on."""
-    with pytest.raises(PeerError, match="no more sentinels are sent"):
+    with pytest.raises(errors.PeerError, match="no more sentinels are sent"):
         await operation.plant(shuffler_identity=SigningIdentity.generate().public_identity())
     assert (1, 0) == (len(operation.submitted), sum(operation.registered.values()))
 
@@ -200,16 +208,12 @@ async def test_a_receipt_that_does_not_verify_acknowledges_nothing(operation: Op
     assert {SentinelState.ACKNOWLEDGED} == _states(planted)
 
 
-@pytest.mark.parametrize(
-    "why", [PeerError("away"), PeerRefusalError(BatchStateError.status, "has arrived")]
-)
+@pytest.mark.parametrize("why", [errors.PeerError("away"), _ARRIVED])
 async def test_unconfirmed_sentinels_keep_their_receipt(
-    operation: Operation, why: PeerError
+    operation: Operation, why: errors.PeerError
 ) -> None:
     """The analyzer is away, or the batch was faster; nothing is sent twice for it."""
-    operation.unconfirmed = why
-    planted = await operation.plant()
-    operation.unconfirmed = None
+    planted = await operation.plant(refused=(True, why))
     again = await operation.plant()
 
     assert ({SentinelState.STORED}, {64}) == (
