@@ -80,7 +80,15 @@ class Blankets(ProtocolFamily):
                 found.designs.extend(map(within_caps, _calibrated_points(frontier, name, most)))
             except PlanError as error:
                 found.refusals[name] = error
-        return found
+        by_name = {design.protocol: design for design in found.designs}
+        for name, (like, *_) in _LIKE.items():
+            able = [by_name[other] for other in like if other in by_name]
+            if name in names and able:  # plain items may be better than hashed ones
+                best = min(able, key=lambda design: design.mse)
+                draft = dataclasses.replace(best.draft, protocol=name)
+                by_name[name] = dataclasses.replace(best, draft=draft)
+                found.refusals.pop(name, None)
+        return dataclasses.replace(found, designs=[*by_name.values()])
 
     def design(self, protocol: str, target: Requirements) -> Design:
         """Return a protocol's best design, by default with at most USUAL_MESSAGES messages."""
