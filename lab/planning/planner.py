@@ -18,7 +18,6 @@ from shuffledp.common.accounting.guarantees import claimed_guarantee, guarantees
 from shuffledp.common.errors import PlanError, ShuffleDpError
 from shuffledp.common.limits import MAX_LOCAL_EPSILON, MAX_USERS
 from shuffledp.common.messages.guarantee import Guarantee
-from shuffledp.common.protocols import PROTOCOLS
 from shuffledp.lab.planning.attribute_tables import AttributeTables
 from shuffledp.lab.planning.blankets import Blankets
 from shuffledp.lab.planning.calibration import last_enough
@@ -33,7 +32,11 @@ from shuffledp.lab.planning.noisy_reports import LocalReports, NoisyReports, Noi
 from shuffledp.lab.planning.protocol_family import Found, ProtocolFamily
 from shuffledp.lab.planning.requirements import Progress, Requirements
 
-_ROWS: Final[tuple[ProtocolFamily, ...]] = (
+FAMILIES: Final[tuple[ProtocolFamily, ...]] = (
+    NoisyReports("discover", "laplace", "duchi", "piecewise", "hybrid-mean", "harmony"),
+    NoisyReports("mean-est", "multi-hm", "multi-rphm", "priv-kv"),
+    LocalReports(by_name=("ldp-warner", "ldp-grr", "ldp-sue", "ldp-oue", "ldp-blh")),
+    LocalReports(by_name=("ldp-olh", "ldp-olh-strings", "ldp-sw")),
     NoisyTexts("rappor"),
     Hierarchies("hierarchy"),
     Blankets("sh", "mixdump", "puredump", "murs", "od-hp", "fe1", by_name=("hp-sdp", "ddps")),
@@ -44,14 +47,7 @@ _ROWS: Final[tuple[ProtocolFamily, ...]] = (
     DigitNoise("geo-digits", "geo-vector-digits"),
     AttributeTables("tables", "geo-tables"),
 )
-_OTHERS: Final = PROTOCOLS.keys() - {name for family in _ROWS for name in family.names}
-_NOISY, _LOCAL = (
-    [name for name, row in PROTOCOLS.items() if name in _OTHERS and row.amplified == amplified]
-    for amplified in (True, False)
-)
-FAMILIES: Final = (NoisyReports(*_NOISY), LocalReports(by_name=tuple(_LOCAL)), *_ROWS)
-"""All families, in the order in which they are planned. A protocol without a row is planned with
-one noisy report, or, if it relies on no shuffler, with the target as its local ε."""
+"""All families, in the order in which they are planned."""
 
 _ILLUSTRATION: Final = "an illustration, not a guarantee: half of all users collude"
 _WORSE: Final = 2.0
