@@ -18,6 +18,7 @@ from shuffledp.common.accounting.guarantees import claimed_guarantee, guarantees
 from shuffledp.common.errors import PlanError, ShuffleDpError
 from shuffledp.common.limits import MAX_LOCAL_EPSILON, MAX_USERS
 from shuffledp.common.messages.guarantee import Guarantee
+from shuffledp.common.task.draft import TaskDraft
 from shuffledp.lab.planning.attribute_tables import AttributeTables
 from shuffledp.lab.planning.blankets import Blankets
 from shuffledp.lab.planning.calibration import last_enough
@@ -49,6 +50,8 @@ FAMILIES: Final[tuple[ProtocolFamily, ...]] = (
 )
 """All families, in the order in which they are planned."""
 
+DAYS_TO_DEADLINE: Final = 7
+"""Of the draft of a plan."""
 _ILLUSTRATION: Final = "an illustration, not a guarantee: half of all users collude"
 _WORSE: Final = 2.0
 """Flat histograms are searched if their error may be below this multiple of the hierarchy's."""
@@ -94,6 +97,15 @@ class Plan:
     def target(self) -> Requirements:
         """The requirements that the plan meets."""
         return self.best.target
+
+    def task_draft(self, now: float) -> TaskDraft:
+        """Return the draft with a deadline in a week, and the target (ε, δ) as its budget."""
+        return dataclasses.replace(
+            self.best.draft,
+            deadline=int(now) + DAYS_TO_DEADLINE * 24 * 3600,
+            budget_epsilon=self.target.central_epsilon,
+            budget_delta=self.target.delta,
+        )
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
