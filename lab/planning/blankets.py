@@ -11,7 +11,7 @@ from shuffledp.common.protocols import PROTOCOLS
 from shuffledp.lab.planning.calibration import least_noise
 from shuffledp.lab.planning.design import Design, excess_of, least_noisy, within_caps
 from shuffledp.lab.planning.frontier import Frontier, SearchPoint, Tightness
-from shuffledp.lab.planning.protocol_family import Found, ProtocolFamily
+from shuffledp.lab.planning.protocol_family import FamilyDesigns, ProtocolFamily
 from shuffledp.lab.planning.requirements import USUAL_MESSAGES, Progress, Requirements
 
 _LIKE: Final = {
@@ -51,7 +51,7 @@ _ONLY_CAPS: Final = 20.0
 class Blankets(ProtocolFamily):
     """Randomized response or local hashing, noiseless or not, alone or among uniform dummies."""
 
-    def designs(self, target: Requirements, progress: Progress) -> Found:
+    def designs(self, target: Requirements, progress: Progress) -> FamilyDesigns:
         """
         Return the designs of all protocols by one frontier; that of a single one as `design` does.
 
@@ -63,7 +63,7 @@ class Blankets(ProtocolFamily):
         target = target.of_items
         frontier, names = Frontier(target), self.protocols(target)
         first = _first_points(frontier, names)
-        found = Found(approximate=lambda other: _least(frontier, names, other))
+        found = FamilyDesigns(approximate=lambda other: _least(frontier, names, other))
         for point in first:
             name = point.protocol
             progress(name)

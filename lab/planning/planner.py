@@ -30,7 +30,7 @@ from shuffledp.lab.planning.frontier import CLOSE_ENOUGH
 from shuffledp.lab.planning.hierarchies import Hierarchies
 from shuffledp.lab.planning.item_dummies import EachItem, ShufflerNoise
 from shuffledp.lab.planning.noisy_reports import LocalReports, NoisyReports, NoisyTexts
-from shuffledp.lab.planning.protocol_family import Found, ProtocolFamily
+from shuffledp.lab.planning.protocol_family import FamilyDesigns, ProtocolFamily
 from shuffledp.lab.planning.requirements import Progress, Requirements
 
 FAMILIES: Final[tuple[ProtocolFamily, ...]] = (
@@ -176,7 +176,7 @@ def least_errors(found: Plan, usual_cap: float) -> dict[str, float]:
 
 def search(target: Requirements, progress: Progress = lambda _: None) -> "Search":
     """Ask every family for its designs; raise what the first one raised if there is none."""
-    founds = list[Found]()
+    founds = list[FamilyDesigns]()
     for family in FAMILIES:
         useful = _useful_mse([design for found in founds for design in found.designs], target)
         founds.append(family.designs(dataclasses.replace(target, useful_mse=useful), progress))
@@ -203,7 +203,7 @@ class Search:
     """What all families found under the same requirements."""
 
     target: Requirements
-    by_family: tuple[Found, ...]
+    by_family: tuple[FamilyDesigns, ...]
 
     @cached_property
     def designs(self) -> list[Design]:
