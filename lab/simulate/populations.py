@@ -32,6 +32,7 @@ from shuffledp.deploy.datasets.names import IPUMS_1940_CITY
 from shuffledp.deploy.datasets.sample_people import SamplePeople
 from shuffledp.deploy.datasets.sources import Dataset
 from shuffledp.deploy.results.decoder import decode
+from shuffledp.deploy.results.distribution_view import bucket_names
 from shuffledp.deploy.results.estimate_table import mse_of
 from shuffledp.deploy.results.table_view import names_of
 from shuffledp.deploy.tasks.value_parser import parse_tables
@@ -100,7 +101,8 @@ class Population:
         people = cls.of_items(data, n_users)
         ends = f"from {edges.low:,.15g} to {edges.high:,.15g} {edges.unit}".rstrip()
         title = f"{data.title}, {buckets:,} {edges.spacing} buckets {ends}"
-        return dataclasses.replace(people, title=title, kind="ordered", question={"edges": edges})
+        changes: dict[str, Any] = {"kind": "ordered", "question": {"edges": edges}}
+        return dataclasses.replace(people, title=title, value_names=bucket_names(edges), **changes)
 
     @classmethod
     def of_values(cls, people: SamplePeople, name: str = "sample") -> Self:
