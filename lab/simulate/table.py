@@ -121,8 +121,7 @@ def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) 
     central = _central_cells(rows)
     print_rows(lines + central, console, _TEXT_HEADINGS, fixed=2 + both)
     notes = [
-        "Theory is the error over its expectation; plain is unhashed, g the buckets of a hash, and "
-        "ε0 the local epsilon of a report. docs/researchers/simulation.md explains all columns.",
+        "Theory: ×1 is expected. docs/researchers/simulation.md explains all columns.",
         f"Central ε is what a task claims. {CLAIM_ROOM_NOTE}",
     ] * bool(lines)
     if central:
