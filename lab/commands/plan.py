@@ -36,9 +36,9 @@ _PARSED: Final = {
 )
 def plan(
     context: typer.Context,
-    users: int,
+    users: options.Whole,
     central_epsilon: float,
-    domain_size: int | None = None,
+    domain_size: options.OptionalWhole = None,
     task_kind: options.TaskKind = "categorical",
     low: float | None = None,
     high: float | None = None,
@@ -52,7 +52,7 @@ def plan(
     prefix: Literal["average", "worst"] = "average",
     encoding: Literal["text", "code", "hash"] = "text",
     code_bytes: int = 8,
-    n_min: int | None = None,
+    n_min: options.OptionalWhole = None,
     delta: float | None = None,
     local_cap: str | None = None,
     shufflers: int = 1,
