@@ -46,7 +46,10 @@ from shuffledp.user_agent.contribution import encoder_for
 _QUESTION: Final = ("labels", "numbers", "texts", "open", "pairs", "tables")
 _MOST_REPEATS: Final = 30
 _CHEAP: Final = 200_000
-"""Users, or items, over all repeats of a setting that take about a second."""
+"""Users over all repeats of a setting that take about a second."""
+_CELLS: Final = 10_000_000
+"""Cells of hashed reports over all repeats, as many as squared items, that take about 20 seconds
+to refine."""
 Seed = tuple[int, int, int]
 """The sweep's seed, the setting's index and the repeat's index."""
 
@@ -137,8 +140,10 @@ class Population:
     @property
     def usual_repeats(self) -> int:
         """Number of repeats that take seconds: accuracy.LEAST_REPEATS, or more of small data."""
-        size = self.n_users if isinstance(self.source, SamplePeople) else self.domain_size
-        return max(accuracy.LEAST_REPEATS, min(_MOST_REPEATS, _CHEAP // size))
+        many = _CHEAP // self.n_users
+        if not isinstance(self.source, SamplePeople):
+            many = _CELLS // self.domain_size**2
+        return max(accuracy.LEAST_REPEATS, min(_MOST_REPEATS, many))
 
     def draft_fields(self, protocol: str) -> Mapping[str, Any]:
         """Return `question`, and the labels of items if the protocol needs them."""
@@ -309,11 +314,9 @@ def _errors_of_means(people: Population, epsilon: float, delta: float, _seed: in
     return central.errors_of_means(n_users, size, half, epsilon, delta)
 
 
-def _errors_of_tables(
-    people: Population, epsilon: float, delta: float, _seed: int
-) -> CentralErrors:
-    spec = Tables.specify(people.question["tables"])
-    return {"gaussian_mse": gaussian_error(tables_square(spec), people.n_users, epsilon, delta)}
+def _errors_of_tables(people: Population, *target: float) -> CentralErrors:
+    square = tables_square(Tables.specify(people.question["tables"]))
+    return {"gaussian_mse": gaussian_error(square, people.n_users, *target[:2])}
 
 
 class Asked(NamedTuple):
