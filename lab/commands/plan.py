@@ -119,9 +119,7 @@ def plan(
     from shuffledp.common.task.draft import OpenDraft
     from shuffledp.common.task.kinds import KINDS
     from shuffledp.deploy.tasks.value_parser import parse_breakdown, parse_tables
-    from shuffledp.lab.planning import plan_view, question
-    from shuffledp.lab.planning.planner import least_errors
-    from shuffledp.lab.planning.planner import plan as find_plan
+    from shuffledp.lab.planning import plan_view, planner, question
 
     console, cap = terminal(stderr=json), question.default_local_cap(rounds)
     options.check_kinds(context)
@@ -138,8 +136,8 @@ def plan(
     }
     target = question.requirements(**{name: asked[name] for name in asked.keys() - _PARSED})
     with console.status("Planning") as status:
-        found = find_plan(target, lambda name: status.update(f"Planning {name}"))
-        least = least_errors(found, cap)
+        found = planner.plan(target, lambda name: status.update(f"Planning {name}"))
+        least = planner.least_errors(found, cap)
     if output is not None:
         write(output, plan_view.draft(found, SystemClock().now()))
     if json:

@@ -48,8 +48,7 @@ _MOST_REPEATS: Final = 30
 _CHEAP: Final = 200_000
 """Users over all repeats of a setting that take about a second."""
 _CELLS: Final = 10_000_000
-"""Cells of hashed reports over all repeats, as many as squared items, that take about 20 seconds
-to refine."""
+"""Cells of hashed reports, about squared items, over all repeats: refined in some 20 seconds."""
 Seed = tuple[int, int, int]
 """The sweep's seed, the setting's index and the repeat's index."""
 
@@ -140,9 +139,8 @@ class Population:
     @property
     def usual_repeats(self) -> int:
         """Number of repeats that take seconds: accuracy.LEAST_REPEATS, or more of small data."""
-        many = _CHEAP // self.n_users
-        if not isinstance(self.source, SamplePeople):
-            many = _CELLS // self.domain_size**2
+        fixed = isinstance(self.source, SamplePeople)
+        many = _CHEAP // self.n_users if fixed else _CELLS // self.domain_size**2
         return max(accuracy.LEAST_REPEATS, min(_MOST_REPEATS, many))
 
     def draft_fields(self, protocol: str) -> Mapping[str, Any]:

@@ -224,8 +224,7 @@ def _show_by_value(rows: Sequence[SweepRow], console: Console) -> None:
         return
     people, truth = rows[0].population, shown[0][1].truth
     largest = np.argsort(-truth, kind="stable")[:_MAX_VALUES]
-    if "edges" in people.question:
-        largest.sort()
+    largest = np.sort(largest) if "edges" in people.question else largest
     true = SIMULATED_KINDS[people.kind].true_figure
     lines = [
         {"value": escaped(people.value_names[index]), true: f"{truth[index]:.4g}"}
