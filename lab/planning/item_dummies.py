@@ -16,17 +16,12 @@ from shuffledp.common.protocols import PROTOCOLS, ShufflerDistribution
 from shuffledp.common.task import shuffler_spec
 from shuffledp.common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
 from shuffledp.common.task.named_dummies import ItemDummies
-from shuffledp.common.task.shuffler_spec import (
-    BinomialNoise,
-    GeometricNoise,
-    ItemNoise,
-    SummedNoise,
-)
+from shuffledp.common.task.shuffler_spec import BinomialNoise, GeometricNoise, ItemNoise
 from shuffledp.lab.planning.calibration import CLAIM_ROOM, MARGIN
 from shuffledp.lab.planning.central_mechanisms import gaussian_error, share_square
 from shuffledp.lab.planning.design import Design, excess_of, least_noisy
 from shuffledp.lab.planning.frontier import share_error
-from shuffledp.lab.planning.protocol_family import Found, ProtocolFamily
+from shuffledp.lab.planning.protocol_family import FamilyDesigns, ProtocolFamily
 from shuffledp.lab.planning.requirements import Progress, Requirements, noise_fields
 
 HYBRID_LOCAL_EPSILON: Final = 8.0
@@ -52,10 +47,10 @@ _Enough = Callable[[ItemNoise], bool]
 class ShufflerNoise(ProtocolFamily):
     """Dummies of each item by the shuffler, or by each of two: `hybrid`, `sageo` and `sbin`."""
 
-    def designs(self, target: Requirements, progress: Progress) -> Found:
+    def designs(self, target: Requirements, progress: Progress) -> FamilyDesigns:
         """Return the best design of each protocol; silently none if no shuffler is to add any."""
         asked = target.protocol or target.shufflers > 1 or target.trust == "shuffler-dummies"
-        found = super().designs(target.of_items, progress) if asked else Found()
+        found = super().designs(target.of_items, progress) if asked else FamilyDesigns()
         return dataclasses.replace(found, approximate=_approximate_mse)
 
     def design(self, protocol: str, target: Requirements) -> Design:
@@ -157,13 +152,13 @@ def _two_geometric(central: float, delta: float, coalition: float) -> _Pair:
 
     def with_stronger(second: GeometricNoise) -> tuple[GeometricNoise, GeometricNoise]:
         def enough(step: int) -> bool:
-            both = SummedNoise((noise(step), second))
+            both = shuffler_spec.SummedNoise((noise(step), second))
             return step == _STEPS or ItemNoiseRelease(noise=both).delta(central) <= delta
 
         return noise(bisect_left(range(_STEPS), x=True, key=enough)), second
 
     pairs = [with_stronger(noise(step)) for step in range(0, _STEPS, _STEPS // 16)]
-    return min(pairs, key=lambda pair: SummedNoise(pair).moments()[1])
+    return min(pairs, key=lambda pair: shuffler_spec.SummedNoise(pair).moments()[1])
 
 
 class _Noises(NamedTuple):
