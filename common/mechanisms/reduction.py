@@ -87,7 +87,7 @@ class MatchCountReduction:
         without hashing.
         """
         if not 2 <= answers <= MAX_ANSWERS:  # noqa: PLR2004  # one answer carries no information
-            raise AccountingError(f"the alphabet size is {answers}; it must be 2 .. {MAX_ANSWERS}")
+            raise AccountingError(f"alphabet is {answers}; it must be 2 .. {MAX_ANSWERS}")
         if not local_epsilon >= MIN_LOCAL_EPSILON:
             raise AccountingError(
                 f"local epsilon is {local_epsilon}; it must be at least {MIN_LOCAL_EPSILON}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_
 import typer
 from rich.console import Console
 
-from shuffledp.common.errors import SettingsError, UsageError, ValueRangeError, WireError
+from shuffledp.common.errors import PlanError, SettingsError, UsageError, ValueRangeError, WireError
 from shuffledp.common.protocols import Kind
 from shuffledp.common.task.kinds import check_options
 from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
@@ -98,6 +98,12 @@ def command_group(name: str, summary: str, *examples: str) -> typer.Typer:
     return typer.Typer(name=name, help=summary, no_args_is_help=True, epilog=example(*examples))
 
 
+_ARGUMENT: Final = re.compile(
+    r"(?<![\w/.-])([a-z]+(?:_[a-z]+)*)(?:=([\w.:-]*\w))?(?![\w/=]|[.-]\w)"
+)
+"""A name in a message, and the value behind it, if any; never a part of a path or of a word."""
+
+
 def command(
     app: typer.Typer,
     *examples: str,
@@ -131,7 +137,11 @@ def command(
             if "connections" in wanted:
                 given["connections"] = connect(**{name: given.pop(name) for name in _GLOBAL})
             given["context"] = context
-            answer: Any = function(**{name: given[name] for name in wanted})
+            try:
+                answer: Any = function(**{name: given[name] for name in wanted})
+            except (UsageError, PlanError) as error:
+                error.args = (as_options(context, str(error)),)
+                raise
             if prints:
                 fields, text, *failed = answer
                 print_answer(fields, text, json=given["json"])
@@ -156,6 +166,25 @@ def _add_those_before(context: typer.Context, given: dict[str, Any]) -> None:
         elif before:
             option = f"--{name.replace('_', '-')}"
             raise UsageError(f"drop {option}: {context.info_name} does not use it")
+
+
+def as_options(context: typer.Context, message: str) -> str:
+    """
+    Return a message on arguments with a command's options for them.
+
+    `local_cap=math.inf` becomes `--local-cap none`. A word alone is an argument at the start only.
+    """
+    options = {str(each.name): each.opts[0] for each in context.command.params}
+
+    def option(found: re.Match[str]) -> str:
+        (name, value), behind = found.groups(""), message[found.end() :]
+        known = options.get(name) or options.get(name.removeprefix("n_"), "")
+        first = found.start() == 0 and behind.startswith((" is ", " must ", ": "))
+        if not (known.startswith("--") and (value or "_" in name or first)):
+            return found[0]
+        return f"{known} {value.replace('math.inf', 'none')}".rstrip()
+
+    return _ARGUMENT.sub(option, message)
 
 
 def _texts(described: object) -> tuple[str, dict[str, str]]:
@@ -213,7 +242,7 @@ def parse_cap(text: str) -> float:
     try:
         return math.inf if text == "none" else float(text)
     except ValueError as error:
-        raise UsageError("the local cap must be a number, or none") from error
+        raise UsageError("local_cap must be a number, or none") from error
 
 
 def parse_shares(head: str) -> tuple[float, ...]:

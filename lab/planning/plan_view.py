@@ -42,7 +42,7 @@ def usual_local_cap(kind: Kind, rounds: int, shufflers: int) -> float:
 def coalition_target(given: float | None, shufflers: int, rounds: int = 1) -> float:
     """Return the given coalition ε, or the default; raise UsageError if it has no use."""
     if given is not None and shufflers == 1:
-        raise UsageError("--coalition-epsilon is for two shufflers; use --shufflers 2")
+        raise UsageError("coalition_epsilon is for two shufflers; use shufflers=2")
     return default_local_cap(rounds, "coalition") if given is None else given
 
 
@@ -143,7 +143,7 @@ def draft(plan: Plan, now: float) -> str:
     if target.rounds > 1 and not target.draft_fields.get("population"):
         raise PlanError(
             f"a draft for {target.rounds} rounds needs the name of its population, whose releases "
-            "share one budget: use --population"
+            "share one budget: use population=NAME"
         )
     one = best.draft.relay is None
     weakest = "shuffler+analyzer" if one else "either-shuffler"

@@ -48,14 +48,14 @@ def requirements(
     facts = KINDS[kind]
     size = (len(labels) or 1) if domain_size is None else domain_size
     if facts.counted and domain_size is None and not labels:
-        raise UsageError(f"--domain-size is missing: {facts.counted}")
+        raise UsageError(f"domain_size is missing: {facts.counted}")
     if attributes:
         row = domain_spec.AttributeSpec
         named = (row(name=name, labels=tuple(of)) for name, of in attributes.items())
         tables = TableDraft(attributes=tuple(named))
     if "tables" in facts.tables:
         if tables is None:
-            raise UsageError("--attributes is missing: the values of each attribute")
+            raise UsageError("attributes is missing: the values of each attribute")
         size = len(tables.attributes)
     fields: dict[str, Any] = {"labels": tuple(labels), "breakdown": breakdown, "tables": tables}
     fields |= {"open": form, "population": population}
@@ -63,7 +63,7 @@ def requirements(
     ends: dict[str, Any] = {"low": low, "high": high}
     absent = [name for name, end in ends.items() if end is None]
     if len(absent) == 1 or (absent and "spacing" in facts.options):
-        raise UsageError(f"--{absent[0]} is missing: --low and --high are the ends of the range")
+        raise UsageError(f"{absent[0]} is missing: low and high are the ends of the range")
     ends = {} if absent else {name: end + 0.0 for name, end in ends.items()}  # 0.0 for -0.0
     if "spacing" in facts.options:
         fields["edges"] = domain_spec.EdgesSpec(spacing=spacing, buckets=size, unit=unit, **ends)

@@ -80,7 +80,7 @@ def test_a_bytes_cap_limits_the_average_submission() -> None:
     assert 116 <= found["bytes_per_user"] <= 125
     most = [capped.most_messages(hashed=hashed) for hashed in (False, True)]
     assert most == pytest.approx([120 / 52, 120 / 60])
-    with pytest.raises(UsageError, match="the bytes cap is 100; it must lie between 116 and inf"):
+    with pytest.raises(UsageError, match="--bytes-cap is 100; it must lie between 116 and inf"):
         shown("plan", *asked, "--bytes-cap", "100")
 
 
@@ -341,18 +341,18 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
 
 
 _REFUSED: Final = """
-ITEMS --local-cap much | local cap must be a number, or none
+ITEMS --local-cap much | --local-cap must be a number, or none
 ITEMS --head 0.1;0.2 | head must be shares such as
 ITEMS --output /no/such/draft.toml | folder does not exist
 ITEMS --coalition-epsilon 2 | two shufflers; use --shufflers 2
 ITEMS --shufflers 3 | shufflers is 3; it must lie between 1 and 2
-ITEMS --shufflers 2 --local-cap 4 | the local cap is 4; with two shufflers reports have no
+ITEMS --shufflers 2 --local-cap 4 | --local-cap is 4; with two shufflers reports have no
 ITEMS --low 0 | --low is for data of these kinds: ordered, mean
 ITEMS --task-kind ordered --low 0 --high 9 --head 0.2 | kinds: categorical; this is ordered data
 MEAN --task-kind string --shufflers 2 | --shufflers is for data of these kinds:
 MEAN --task-kind categorical | --domain-size is missing: the number of possible values
-MEAN --rounds 2 | this is mean data: plan one round, with --central-epsilon and --delta divided
-MEAN --low 5 | --high is missing: --low and --high are the ends of the range
+MEAN --rounds 2 | this is mean data: plan one round, with --central-epsilon and delta divided
+MEAN --low 5 | --high is missing: low and high are the ends of the range
 MEAN --task-kind vector | the length of a vector
 MEAN --task-kind key-value | the number of keys
 MEAN --task-kind string --high 1 | --high is for data of these
