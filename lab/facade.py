@@ -24,7 +24,6 @@ from shuffledp.deploy.results.export import as_frame, columns_of, columns_of_fil
 from shuffledp.deploy.tasks import drafts
 from shuffledp.lab.accountant.query import ask
 from shuffledp.lab.planning import planner
-from shuffledp.lab.planning.plan_view import task_draft
 from shuffledp.lab.planning.planner import Plan
 from shuffledp.lab.planning.question import requirements
 from shuffledp.lab.simulate.populations import Asked
@@ -253,7 +252,7 @@ def collect(values: Values, plan: Plan | str | Path) -> LocalRun:
         A run: its `task`, and its `result` with `estimate` and `guarantees`; `save(json, html)`
         writes them to a file, and a page.
     """
-    draft = task_draft(plan, time()) if isinstance(plan, Plan) else drafts.read(Path(plan))
+    draft = plan.task_draft(time()) if isinstance(plan, Plan) else drafts.read(Path(plan))
     return collect_people(own_people(values, protocol_named(draft.protocol).kind), draft)
 
 

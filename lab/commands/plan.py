@@ -119,12 +119,11 @@ def plan(
     from shuffledp.common.task.draft import OpenDraft
     from shuffledp.common.task.kinds import KINDS
     from shuffledp.deploy.tasks.value_parser import parse_breakdown, parse_tables
-    from shuffledp.lab.planning import plan_view
+    from shuffledp.lab.planning import plan_view, question
     from shuffledp.lab.planning.planner import least_errors
     from shuffledp.lab.planning.planner import plan as find_plan
-    from shuffledp.lab.planning.question import requirements
 
-    console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)
+    console, cap = terminal(stderr=json), question.default_local_cap(rounds)
     options.check_kinds(context)
     if "margin_share" in options.given_options(context) and not margins:
         raise UsageError("--margin-share is the share of --margins, which is missing")
@@ -137,7 +136,7 @@ def plan(
         "local_cap": None if local_cap is None else options.parse_cap(local_cap),
         "head": options.parse_shares(head),
     }
-    target = requirements(**{name: asked[name] for name in asked.keys() - _PARSED})
+    target = question.requirements(**{name: asked[name] for name in asked.keys() - _PARSED})
     with console.status("Planning") as status:
         found = find_plan(target, lambda name: status.update(f"Planning {name}"))
         least = least_errors(found, cap)
@@ -148,7 +147,7 @@ def plan(
         return
     plan_view.show(found, console, guarantees=guarantees)
     console.print(plan_view.least_sentence(least), highlight=False)
-    usual_cap = plan_view.usual_local_cap(task_kind, rounds, shufflers)
+    usual_cap = question.usual_local_cap(task_kind, rounds, shufflers)
     defaults = {
         f"Delta is {rounded_up(target.delta)}, the lesser of 1e-6 and 0.1 / --users; --delta "
         "changes it.": delta,

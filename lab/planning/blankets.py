@@ -11,7 +11,7 @@ from shuffledp.common.protocols import PROTOCOLS
 from shuffledp.lab.planning.calibration import least_noise
 from shuffledp.lab.planning.design import Design, excess_of, least_noisy, within_caps
 from shuffledp.lab.planning.frontier import Frontier, SearchPoint, Tightness
-from shuffledp.lab.planning.protocol_family import Found, ProtocolFamily
+from shuffledp.lab.planning.protocol_family import FamilyDesigns, ProtocolFamily
 from shuffledp.lab.planning.requirements import USUAL_MESSAGES, Progress, Requirements
 
 _LIKE: Final = {
@@ -51,7 +51,7 @@ _ONLY_CAPS: Final = 20.0
 class Blankets(ProtocolFamily):
     """Randomized response or local hashing, noiseless or not, alone or among uniform dummies."""
 
-    def designs(self, target: Requirements, progress: Progress) -> Found:
+    def designs(self, target: Requirements, progress: Progress) -> FamilyDesigns:
         """
         Return the designs of all protocols by one frontier; that of a single one as `design` does.
 
@@ -63,7 +63,7 @@ class Blankets(ProtocolFamily):
         target = target.of_items
         frontier, names = Frontier(target), self.protocols(target)
         first = _first_points(frontier, names)
-        found = Found(approximate=lambda other: _least(frontier, names, other))
+        found = FamilyDesigns(approximate=lambda other: _least(frontier, names, other))
         for point in first:
             name = point.protocol
             progress(name)
@@ -80,7 +80,15 @@ class Blankets(ProtocolFamily):
                 found.designs.extend(map(within_caps, _calibrated_points(frontier, name, most)))
             except PlanError as error:
                 found.refusals[name] = error
-        return found
+        by_name = {design.protocol: design for design in found.designs}
+        for name, (like, *_) in _LIKE.items():
+            able = [by_name[other] for other in like if other in by_name]
+            if name in names and able:  # plain items may be better than hashed ones
+                best = min(able, key=lambda design: design.mse)
+                draft = dataclasses.replace(best.draft, protocol=name)
+                by_name[name] = dataclasses.replace(best, draft=draft)
+                found.refusals.pop(name, None)
+        return dataclasses.replace(found, designs=[*by_name.values()])
 
     def design(self, protocol: str, target: Requirements) -> Design:
         """Return a protocol's best design, by default with at most USUAL_MESSAGES messages."""

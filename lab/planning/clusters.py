@@ -26,7 +26,7 @@ from shuffledp.lab.planning.calibration import CLAIM_ROOM, MARGIN, least_noise, 
 from shuffledp.lab.planning.cluster_law import MOST, ClusterLaw, ClusterModel, shipped_laws
 from shuffledp.lab.planning.design import Design
 from shuffledp.lab.planning.frontier import share_error
-from shuffledp.lab.planning.protocol_family import Found, ProtocolFamily
+from shuffledp.lab.planning.protocol_family import FamilyDesigns, ProtocolFamily
 from shuffledp.lab.planning.requirements import USUAL_MESSAGES, Progress, Requirements
 
 _FILLED: Final = (0.3, 0.5, 0.65, 0.8, 0.9, 0.95)
@@ -73,7 +73,7 @@ class ClusterTarget:
 class Clusters(ProtocolFamily):
     """Clusters of positive and negative reports from the shipped laws: `signed`."""
 
-    def designs(self, target: Requirements, progress: Progress) -> Found:
+    def designs(self, target: Requirements, progress: Progress) -> FamilyDesigns:
         """Return the design with the least error, if any may err less than is useful."""
         target = target.of_items
         found = super().designs(target, progress)

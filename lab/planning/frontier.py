@@ -2,7 +2,9 @@
 Approximate the least error of each protocol by Gaussian differential privacy. Pure.
 
 With n_h honest users, their D dummies, and l answers of blanket probability γ, a release is
-approximately μ-GDP with μ² = 2(1-c)·l·(1-γ)²/(n_hγ + D), where c = 1/l for hashing and 0 for GRR.
+approximately μ-GDP with μ² = 2(1-c)·l·(1-γ)²/(n_hγ + D), where c = 1/l for hashing and 0 for GRR:
+two of l counts of mean (n_hγ + D)/l change by 1-γ, unless hashes collide, and counts are about
+Gaussian [DRS22].
 Solved for γ, this gives the least noise for a guarantee. The approximation only guides the search;
 stated figures are the exact accountant's. Where the exact accountant has been run, a `Tightness`
 records the ratio of approximate to exact μ and corrects later approximations.

@@ -26,7 +26,7 @@ from shuffledp.lab.planning.calibration import CLAIM_ROOM, MARGIN
 from shuffledp.lab.planning.central_mechanisms import gaussian_error, share_square
 from shuffledp.lab.planning.design import Design, excess_of, least_noisy
 from shuffledp.lab.planning.frontier import share_error
-from shuffledp.lab.planning.protocol_family import Found, ProtocolFamily
+from shuffledp.lab.planning.protocol_family import FamilyDesigns, ProtocolFamily
 from shuffledp.lab.planning.requirements import Progress, Requirements, noise_fields
 
 HYBRID_LOCAL_EPSILON: Final = 8.0
@@ -52,10 +52,10 @@ _Enough = Callable[[ItemNoise], bool]
 class ShufflerNoise(ProtocolFamily):
     """Dummies of each item by the shuffler, or by each of two: `hybrid`, `sageo` and `sbin`."""
 
-    def designs(self, target: Requirements, progress: Progress) -> Found:
+    def designs(self, target: Requirements, progress: Progress) -> FamilyDesigns:
         """Return the best design of each protocol; silently none if no shuffler is to add any."""
         asked = target.protocol or target.shufflers > 1 or target.trust == "shuffler-dummies"
-        found = super().designs(target.of_items, progress) if asked else Found()
+        found = super().designs(target.of_items, progress) if asked else FamilyDesigns()
         return dataclasses.replace(found, approximate=_approximate_mse)
 
     def design(self, protocol: str, target: Requirements) -> Design:

@@ -2,16 +2,14 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Final
 
 from rich.console import Console
 
-from shuffledp.common.errors import PlanError, UsageError
+from shuffledp.common.errors import PlanError
 from shuffledp.common.messages.guarantee import delta_warnings, rounded_up
-from shuffledp.common.protocols import PROTOCOLS, Kind, protocols_of
 from shuffledp.common.task.cluster_dummies import ClusterDummies
-from shuffledp.common.task.draft import TaskDraft
 from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.shuffling import Shuffling
 from shuffledp.deploy.tasks.drafts import as_toml, shuffler_table
@@ -19,31 +17,11 @@ from shuffledp.deploy.tasks.forecast import DEVICE_CAPS, device_totals
 from shuffledp.deploy.terminal import tables
 from shuffledp.lab.planning.design import Design
 from shuffledp.lab.planning.hierarchies import quantiles_beside
-from shuffledp.lab.planning.planner import Plan
+from shuffledp.lab.planning.planner import DAYS_TO_DEADLINE, Plan
 from shuffledp.user_agent.policy import Claim
 
-DAYS_TO_DEADLINE: Final = 7
 _UNUSED: Final = 0.9
 """Share of the target ε below which a plan's ε is said to be limited by the local cap."""
-
-
-def default_local_cap(rounds: int, kind: str = "local") -> float:
-    """Return the largest local or coalition ε per round that devices accept by default."""
-    answer, total = (DEVICE_CAPS[f"{each}_epsilon_cap"] for each in (kind, f"total_{kind}"))
-    return min(answer, total / max(1, rounds))
-
-
-def usual_local_cap(kind: Kind, rounds: int, shufflers: int) -> float:
-    """Return `default_local_cap`; infinite if no protocol for such a task has local noise."""
-    noisy = any(not PROTOCOLS[name].noiseless for name in protocols_of(kind))
-    return default_local_cap(rounds) if noisy and shufflers == 1 else math.inf
-
-
-def coalition_target(given: float | None, shufflers: int, rounds: int = 1) -> float:
-    """Return the given coalition ε, or the default; raise UsageError if it has no use."""
-    if given is not None and shufflers == 1:
-        raise UsageError("coalition_epsilon is for two shufflers; use shufflers=2")
-    return default_local_cap(rounds, "coalition") if given is None else given
 
 
 def least_sentence(least: Mapping[str, float]) -> str:
@@ -157,17 +135,7 @@ def draft(plan: Plan, now: float) -> str:
 # The budget limits the privacy loss of all releases about these users; the deadline is in \
 {DAYS_TO_DEADLINE} days.
 """
-    return comments + as_toml(task_draft(plan, now))
-
-
-def task_draft(plan: Plan, now: float) -> TaskDraft:
-    """Return the plan's draft with a deadline in a week, and its target (ε, δ) as the budget."""
-    return replace(
-        plan.best.draft,
-        deadline=int(now) + DAYS_TO_DEADLINE * 24 * 3600,
-        budget_epsilon=plan.target.central_epsilon,
-        budget_delta=plan.target.delta,
-    )
+    return comments + as_toml(plan.task_draft(now))
 
 
 def _predicted(design: Design) -> str:

@@ -18,7 +18,7 @@ from shuffledp.common.accounting.guarantees import claimed_guarantee, guarantees
 from shuffledp.common.errors import PlanError, ShuffleDpError
 from shuffledp.common.limits import MAX_LOCAL_EPSILON, MAX_USERS
 from shuffledp.common.messages.guarantee import Guarantee
-from shuffledp.common.protocols import PROTOCOLS
+from shuffledp.common.task.draft import TaskDraft
 from shuffledp.lab.planning.attribute_tables import AttributeTables
 from shuffledp.lab.planning.blankets import Blankets
 from shuffledp.lab.planning.calibration import last_enough
@@ -30,10 +30,14 @@ from shuffledp.lab.planning.frontier import CLOSE_ENOUGH
 from shuffledp.lab.planning.hierarchies import Hierarchies
 from shuffledp.lab.planning.item_dummies import EachItem, ShufflerNoise
 from shuffledp.lab.planning.noisy_reports import LocalReports, NoisyReports, NoisyTexts
-from shuffledp.lab.planning.protocol_family import Found, ProtocolFamily
+from shuffledp.lab.planning.protocol_family import FamilyDesigns, ProtocolFamily
 from shuffledp.lab.planning.requirements import Progress, Requirements
 
-_ROWS: Final[tuple[ProtocolFamily, ...]] = (
+FAMILIES: Final[tuple[ProtocolFamily, ...]] = (
+    NoisyReports("discover", "laplace", "duchi", "piecewise", "hybrid-mean", "harmony"),
+    NoisyReports("mean-est", "multi-hm", "multi-rphm", "priv-kv"),
+    LocalReports(by_name=("ldp-warner", "ldp-grr", "ldp-sue", "ldp-oue", "ldp-blh")),
+    LocalReports(by_name=("ldp-olh", "ldp-olh-strings", "ldp-sw")),
     NoisyTexts("rappor"),
     Hierarchies("hierarchy"),
     Blankets("sh", "mixdump", "puredump", "murs", "od-hp", "fe1", by_name=("hp-sdp", "ddps")),
@@ -44,15 +48,10 @@ _ROWS: Final[tuple[ProtocolFamily, ...]] = (
     DigitNoise("geo-digits", "geo-vector-digits"),
     AttributeTables("tables", "geo-tables"),
 )
-_OTHERS: Final = PROTOCOLS.keys() - {name for family in _ROWS for name in family.names}
-_NOISY, _LOCAL = (
-    [name for name, row in PROTOCOLS.items() if name in _OTHERS and row.amplified == amplified]
-    for amplified in (True, False)
-)
-FAMILIES: Final = (NoisyReports(*_NOISY), LocalReports(by_name=tuple(_LOCAL)), *_ROWS)
-"""All families, in the order in which they are planned. A protocol without a row is planned with
-one noisy report, or, if it relies on no shuffler, with the target as its local ε."""
+"""All families, in the order in which they are planned."""
 
+DAYS_TO_DEADLINE: Final = 7
+"""Of the draft of a plan."""
 _ILLUSTRATION: Final = "an illustration, not a guarantee: half of all users collude"
 _WORSE: Final = 2.0
 """Flat histograms are searched if their error may be below this multiple of the hierarchy's."""
@@ -98,6 +97,15 @@ class Plan:
     def target(self) -> Requirements:
         """The requirements that the plan meets."""
         return self.best.target
+
+    def task_draft(self, now: float) -> TaskDraft:
+        """Return the draft with a deadline in a week, and the target (ε, δ) as its budget."""
+        return dataclasses.replace(
+            self.best.draft,
+            deadline=int(now) + DAYS_TO_DEADLINE * 24 * 3600,
+            budget_epsilon=self.target.central_epsilon,
+            budget_delta=self.target.delta,
+        )
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
@@ -168,7 +176,7 @@ def least_errors(found: Plan, usual_cap: float) -> dict[str, float]:
 
 def search(target: Requirements, progress: Progress = lambda _: None) -> "Search":
     """Ask every family for its designs; raise what the first one raised if there is none."""
-    founds = list[Found]()
+    founds = list[FamilyDesigns]()
     for family in FAMILIES:
         useful = _useful_mse([design for found in founds for design in found.designs], target)
         founds.append(family.designs(dataclasses.replace(target, useful_mse=useful), progress))
@@ -195,7 +203,7 @@ class Search:
     """What all families found under the same requirements."""
 
     target: Requirements
-    by_family: tuple[Found, ...]
+    by_family: tuple[FamilyDesigns, ...]
 
     @cached_property
     def designs(self) -> list[Design]:

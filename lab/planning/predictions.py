@@ -71,7 +71,7 @@ def _variance_of_total(mechanism: LocalHashing, mixture: Mixture) -> float:
     Approximate the variance of the sum of all debiased shares of hashed reports, evenly held.
 
     Only seeds that see no digit but the leading one support whole slices of items: of the others,
-    items are taken as independent.
+    items are taken as independent. From no paper; a test compares it with exact covariances.
     """
     family, p, size = mechanism.family, mechanism.p, mechanism.domain_size
     q, slices, leading = 1 / family.q, family.slices, family.q ** (1.0 - family.t)
@@ -96,6 +96,7 @@ def prefix_variances(task: Task, n_users: int) -> Vector:
     size, items = task.domain_size, np.arange(1.0, task.domain_size // task.groups + 1)
     covariance = _covariance(task, n_users, np.full(size, 1 / size))
     if isinstance(covariance.mechanism, LocalHashing):  # exact variances take seconds per design
+        # Pairs alike, and a total without error: each covariance is -each / (size - 1).
         each = _variances(covariance).mean()
         return np.tile(each * items * (size - items) / (size - 1), task.groups)
     return covariance.of_prefixes()

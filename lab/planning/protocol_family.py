@@ -12,7 +12,7 @@ from shuffledp.lab.planning.requirements import Progress, Requirements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FamilyDesigns:
     """The designs of a family, and why its other protocols have none."""
 
     designs: list[Design] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Found:
 
 
 class ProtocolFamily(ABC):
-    """Protocols that are planned alike. The planner asks for `designs`, and for nothing else."""
+    """Protocols that are planned alike, by `designs`."""
 
     def __init__(self, *protocols: str, by_name: tuple[str, ...] = ()) -> None:
         """Plan these protocols, and those of `by_name` only if a target names one."""
@@ -53,13 +53,13 @@ class ProtocolFamily(ABC):
             if row.collects(target.kind) and (row.chained or target.shufflers == 1)
         )
 
-    def designs(self, target: Requirements, progress: Progress) -> Found:
+    def designs(self, target: Requirements, progress: Progress) -> FamilyDesigns:
         """
         Return the best design of each protocol under the requirements.
 
         `progress` receives the name of each protocol before it is planned.
         """
-        found = Found()
+        found = FamilyDesigns()
         for name in self.protocols(target):
             progress(name)
             try:

@@ -1,16 +1,17 @@
 """A question to the planner, as commands and Python ask it: requirements with all defaults."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from shuffledp.common.errors import UsageError
 from shuffledp.common.mechanisms.hashing.local_hashing import most_seeds
 from shuffledp.common.messages.guarantee import default_delta
-from shuffledp.common.protocols import Kind
+from shuffledp.common.protocols import PROTOCOLS, Kind, protocols_of
 from shuffledp.common.task import domain_spec
 from shuffledp.common.task.draft import NumberDraft, OpenDraft, PairDraft, TableDraft
 from shuffledp.common.task.kinds import KINDS
-from shuffledp.lab.planning.plan_view import coalition_target, usual_local_cap
+from shuffledp.deploy.tasks.forecast import DEVICE_CAPS
 from shuffledp.lab.planning.requirements import Requirements
 
 _RANGED: Final = {"numbers": NumberDraft, "pairs": PairDraft}
@@ -83,3 +84,22 @@ def requirements(
         draft_fields=fields,
         **limits,
     )
+
+
+def default_local_cap(rounds: int, kind: str = "local") -> float:
+    """Return the largest local or coalition ε per round that devices accept by default."""
+    answer, total = (DEVICE_CAPS[f"{each}_epsilon_cap"] for each in (kind, f"total_{kind}"))
+    return min(answer, total / max(1, rounds))
+
+
+def usual_local_cap(kind: Kind, rounds: int, shufflers: int) -> float:
+    """Return `default_local_cap`; infinite if no protocol for such a task has local noise."""
+    noisy = any(not PROTOCOLS[name].noiseless for name in protocols_of(kind))
+    return default_local_cap(rounds) if noisy and shufflers == 1 else math.inf
+
+
+def coalition_target(given: float | None, shufflers: int, rounds: int = 1) -> float:
+    """Return the given coalition ε, or the default; raise UsageError if it has no use."""
+    if given is not None and shufflers == 1:
+        raise UsageError("coalition_epsilon is for two shufflers; use shufflers=2")
+    return default_local_cap(rounds, "coalition") if given is None else given

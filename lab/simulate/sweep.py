@@ -21,8 +21,8 @@ from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.specs import check_int_range, check_range
 from shuffledp.common.task.task import Task
 from shuffledp.lab.planning.central_mechanisms import CentralErrors
-from shuffledp.lab.planning.plan_view import coalition_target
 from shuffledp.lab.planning.planner import search
+from shuffledp.lab.planning.question import coalition_target
 from shuffledp.lab.planning.requirements import Accounting, Requirements
 from shuffledp.lab.simulate.accuracy import LEAST_REPEATS, Repeat, Summary
 from shuffledp.lab.simulate.populations import SIMULATED_KINDS, Asked, Population, Seed

@@ -19,7 +19,7 @@ from shuffledp.deploy.results.export import columns_of
 from shuffledp.deploy.terminal.escape import escaped
 from shuffledp.deploy.terminal.tables import CLAIM_ROOM_NOTE, print_rows
 from shuffledp.lab.planning.central_mechanisms import CENTRAL_NAMES
-from shuffledp.lab.planning.plan_view import default_local_cap
+from shuffledp.lab.planning.question import default_local_cap
 from shuffledp.lab.simulate.accuracy import LEAST_REPEATS
 from shuffledp.lab.simulate.plot import Point
 from shuffledp.lab.simulate.populations import SIMULATED_KINDS

@@ -17,7 +17,7 @@ from shuffledp.common.task.domain_spec import BreakdownSpec, EdgesSpec
 from shuffledp.lab.planning.blankets import Blankets
 from shuffledp.lab.planning.clusters import Clusters
 from shuffledp.lab.planning.planner import plan
-from shuffledp.lab.planning.protocol_family import Found
+from shuffledp.lab.planning.protocol_family import FamilyDesigns
 from shuffledp.lab.planning.requirements import Requirements
 from tests.support.requirements import designed
 
@@ -106,8 +106,8 @@ def test_a_hierarchy_is_planned_although_no_flat_design_keeps_the_caps(
 ) -> None:
     """Without a hierarchy either, there is no plan."""
 
-    def none_allowed(*_: object) -> Found:
-        return Found(refusals={"sh": PlanError("the influence cap is 1")})
+    def none_allowed(*_: object) -> FamilyDesigns:
+        return FamilyDesigns(refusals={"sh": PlanError("the influence cap is 1")})
 
     for family in (Blankets, Clusters):
         monkeypatch.setattr(family, "designs", none_allowed)

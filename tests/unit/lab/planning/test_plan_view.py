@@ -22,8 +22,9 @@ from shuffledp.deploy.tasks import drafts as draft_file
 from shuffledp.deploy.tasks.task_view import preview
 from shuffledp.deploy.terminal.json_output import dumps
 from shuffledp.lab.planning.central_mechanisms import gaussian_mse
-from shuffledp.lab.planning.plan_view import default_local_cap, draft, least_sentence, show, to_json
+from shuffledp.lab.planning.plan_view import draft, least_sentence, show, to_json
 from shuffledp.lab.planning.planner import Plan, plan
+from shuffledp.lab.planning.question import default_local_cap
 from shuffledp.user_agent.policy import Claim, composed_total
 from tests.support.command_line import shown, shown_json
 from tests.support.kind_tasks import NOISY_KINDS, noisy_protocols

@@ -16,7 +16,7 @@ from shuffledp.common.messages.guarantee import sum_upper
 from shuffledp.lab.planning.design import Design
 from shuffledp.lab.planning.planner import Plan, plan
 from shuffledp.lab.planning.requirements import Requirements
-from tests.support.requirements import reduction_of, small_requirements
+from tests.support.requirements import designed, reduction_of, small_requirements
 
 _BEYOND_THE_REFERENCE: Final = 1.03
 _BEYOND_THE_GRID: Final = 0.99
@@ -137,6 +137,15 @@ def test_no_design_on_a_grid_of_all_is_better(changes: dict[str, Any]) -> None:
     for place in _places(target):
         better = _bluntest(place, _BEYOND_THE_GRID * found.best.mse)
         assert better is None or not _kept(better, target)
+
+
+def test_each_protocol_is_listed_with_its_best_design() -> None:
+    """Also where plain items are better than hashed ones, as for four."""
+    target = small_requirements(n_users=1000, domain_size=4, central_epsilon=1.0, local_cap=4.0)
+    listed = _all(plan(target))
+
+    for name in ("od-hp", "murs"):
+        assert listed[name].mse <= 1.005 * designed(name, target).mse
 
 
 def test_the_guarantees_are_one_a_coalition() -> None:
