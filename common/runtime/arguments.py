@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from functools import wraps
-from typing import Annotated, Any, Final, ParamSpec, TypeVar, get_origin, get_type_hints
+from typing import Annotated, Any, Final, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
@@ -44,8 +44,13 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     type that is annotated with a text, `Annotated[Path | str, "a path"]`, has that rule.
     """
     call: Callable[..., T] = validate_call(config=_STRICT)(function)
-    parameters, hints = inspect.signature(function).parameters, get_type_hints(function, None, None, True)
-    rules = {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
+    parameters = inspect.signature(function).parameters
+    rules = {
+        name: each.__metadata__[0]
+        for name, hint in get_type_hints(function, include_extras=True).items()
+        for each in (hint, *get_args(hint))
+        if get_origin(each) is Annotated
+    }
     unnamed = [n for n, each in parameters.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
 
     @wraps(function)
@@ -91,7 +96,7 @@ def _refusal(
     wanted, choices = rules.get(name, _RULES.get(first["type"], "")), list[str]()
     if first["type"] == "literal_error":
         wanted = first["ctx"]["expected"]
-        choices = get_close_matches(repr(given), re.findall("'[^']+'", wanted), 1)
+        choices = get_close_matches(str(given), re.findall("'([^']+)'", wanted), 1)
     if not wanted or name not in stated:
         return ArgumentTypeError(sentence_of(error, names, "argument"))
     if name in rules:

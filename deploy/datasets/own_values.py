@@ -51,9 +51,7 @@ def own_people(values: Any, kind: Kind, names: Sequence[str] = ()) -> OwnValues:
     rows = _listed("values", values)
     if not rows:
         raise ArgumentError("values is empty; it must hold a value for each person")
-    if len({isinstance(each, str) for each in rows}) > 1:
-        raise ArgumentTypeError("values holds texts and others; write all of them as texts")
-    column = files.VALUE
+    column, mixed = files.VALUE, len({isinstance(each, str) for each in rows}) > 1
     if separator and not isinstance(rows[0], str):
         size = len(names) or len(_listed("values[0]", rows[0]))
         parts = names or [f"attribute {place + 1}" for place in range(size)]
@@ -63,6 +61,8 @@ def own_people(values: Any, kind: Kind, names: Sequence[str] = ()) -> OwnValues:
         ]
         cell = _cell
     texts = [(cell(f"values[{place}]", each),) for place, each in enumerate(rows)]
+    if mixed:
+        raise ArgumentTypeError("values holds texts and others; write all of them as texts")
     fields = files.tabulate(texts, "values", empty=True)
     return OwnValues(name="values", title="Own values", column=column, **fields)
 
@@ -93,7 +93,7 @@ def _cell(name: str, given: Any) -> str:  # noqa: ANN401  # any value
     if str(given).strip() in _MISSING:
         raise ArgumentError(f"{name} is missing; leave such people out")
     if isinstance(given, bool) or not isinstance(given, Real):
-        rule = "it must be a text or a number, as str makes one"
+        rule = "it must be a text or a number; str makes a text of it"
         raise ArgumentTypeError(f"{name} has the type {type(given).__name__}; {rule}")
     return str(int(given)) if isinstance(given, Integral) else repr(float(given))
 
@@ -127,8 +127,9 @@ def _pairs(name: str, given: Any) -> str:  # noqa: ANN401  # any value
     if not isinstance(given, Mapping):
         rule = "it must be a dict of numbers by key"
         raise ArgumentTypeError(f"{name} has the type {type(given).__name__}; {rule}")
-    pairs = ((_cell(f"a key of {name}", key), _number(f"{name}[{key!r}]", given[key])) for key in given)
-    return ",".join(map(":".join, pairs))
+    texts = {_cell(f"a key of {name}", key): f"{name}[{key!r}]" for key in given}
+    numbers = map(_number, texts.values(), given.values())
+    return ",".join(map(":".join, zip(texts, numbers, strict=True)))
 
 
 _FORMS: Final[Mapping[Kind, tuple[str, Callable[[str, Any], str]]]] = {

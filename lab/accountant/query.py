@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 import scipy
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -28,6 +28,9 @@ from shuffledp.lab.bounds.attack import epsilon_lower
 from shuffledp.lab.bounds.other_bounds import compare
 
 Subject = MatchCountReduction | general_blanket.BlanketPair
+_Hashing = Literal["grr", "local-hashing"]
+Mechanism = Literal[_Hashing, "symmetric-unary", "optimized-unary", "duchi", "piecewise", "laplace"]
+"""Mechanisms that a local ε describes."""
 
 _BLANKET: Final = "privacy blanket, general form, rounded up ([BBGN19]; lab/bounds)"
 _HASHED: Final = {"grr": False, "local-hashing": True}
@@ -272,8 +275,8 @@ class Query:
         general = isinstance(subject, general_blanket.BlanketPair)
         if (self.delta is None) == (self.eps is None):
             raise AccountingError(
-                "give delta=DELTA, to compute epsilon, or central_epsilon, to compute delta, and not "
-                "both; in a file, delta or eps"
+                "give either delta=DELTA, to compute epsilon, or central_epsilon, for delta; in a "
+                "file, delta or eps"
             )
         epsilon_of, delta_of, theorem = _bounds(subject, anonymity_set)
         if self.delta is None:

@@ -325,7 +325,7 @@ PLANNED_KINDS: Final[Mapping[Kind, PlannedKind]] = {
     "categorical": PlannedKind(
         *("a share", share_variances, _describe_items),
         of_items=True,
-        largest_error=lambda target: (max(target.head), "the largest share of head"),
+        largest_error=lambda target: (max(target.head), "the largest expected share"),
     ),
     "ordered": PlannedKind("the share below an edge", prefix_variances, _describe_items),
     "string": PlannedKind(

@@ -59,7 +59,7 @@ def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
         ({"eps": 0.1}, "give exactly one of --delta"),
         ({"surprise": 1}, "unknown key: surprise"),
         ({"k": 10**400}, "k must be within 64 bits"),
-        ({"eps_l": 5e-324}, "local epsilon is 5e-324"),
+        ({"eps_l": 5e-324}, "local_epsilon is 5e-324"),
         ({"delta": None, "eps": 800, "eps_l": "inf"}, "epsilon is 800.0"),
         ({"known_dummies": 1}, "known_dummies is 1"),
         ({"M_binom": [1.5, 0.1]}, "M_binom: a distribution of random dummies must"),

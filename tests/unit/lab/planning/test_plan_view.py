@@ -337,7 +337,7 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
     assert "default limit of devices" not in more
     assert "Their limits are a local epsilon of 4 per answer" in more
     assert "fewer than 50,000 users" in text
-    assert "exceeds 0.05, the largest share of --head; raise" in few
+    assert "exceeds 0.05, the largest expected share; raise" in few
     assert "Note" not in quiet
 
 
