@@ -59,17 +59,19 @@ def plan(
         low: Lower end of the range of numbers; required for ordered, -1 for other kinds.
         high: Upper end of the range; required for ordered, 1 for other kinds.
         delta: Target delta. Default: the lesser of 1e-6 and 0.1 / n_users.
-        n_min: Minimum users for which the guarantee must hold. Default: all.
+        n_min: Least users for whom anything is released. Default: n_users.
         local_cap: Maximum epsilon of an answer against the shuffler and analyzer together; math.inf
-            for none. Default: 4, the limit of devices.
-        messages_cap: Maximum expected messages per user.
+            for none. Default: 4, the limit of devices, or none for tables and two shufflers.
+        messages_cap: Maximum expected messages per user. Default: 5 for signed, 7 a number for
+            digits, else none.
         shufflers: Number of shufflers, 1 or 2.
         coalition_epsilon: Target epsilon against the analyzer with either of two shufflers.
         honest_fraction: Share of users on whom the guarantee relies.
 
     Returns:
         A plan. Its `best` and its `runners_up` are designs, each with `protocol`, `mse` (mean
-        squared error) and `local_epsilon`; `guarantees` has one for each coalition.
+        squared error) and `local_epsilon`; `guarantees` has one for each coalition, and `warnings`
+        say what to know before collecting.
     """
     asked = {**locals()}
     return with_warnings(planner.plan(requirements(users=asked.pop("n_users"), **asked)))
@@ -98,15 +100,16 @@ def simulate(
         values: A value of each person: a list, tuple, array or Series of texts or numbers. Of
             vectors and tables, rows, a data frame or a dict of columns; of keys, dicts.
         central_epsilon: Target epsilon against the analyzer.
-        kind: Kind of value, as for `plan`.
+        kind: Kind of value, as for `plan`; the possible values are those that occur.
         protocols: Protocols to compare. Default: od-hp; for other kinds than categorical, all.
         low: Lower end of the range of numbers. Default: the least value.
         high: Upper end of the range. Default: the largest value.
-        buckets: Number of buckets of ordered values.
-        delta: Target delta.
+        buckets: Number of buckets of ordered values. Default: 1024.
+        delta: Target delta. Default: as for `plan`.
         local_cap: Maximum epsilon of an answer against the shuffler and analyzer together.
-        messages_cap: Maximum expected messages per user.
-        repeats: Collections per protocol. Default: 5 to 30, more of small data.
+            Default: as for `plan`.
+        messages_cap: Maximum expected messages per user. Default: as for `plan`.
+        repeats: Collections per protocol. Default: 5 to 30, the more the smaller the data.
         seed: Random seed, 0 or more; the same seed repeats the run.
 
     Returns:
@@ -115,7 +118,7 @@ def simulate(
     """
     people = own_people(values, kind)
     asked = Asked.own(kind, people, low=low, high=high, buckets=buckets, seed=seed)
-    limits = {"delta": delta, "local_cap": local_cap, "messages_cap": messages_cap}
+    limits: dict[str, Any] = {"delta": delta, "local_cap": local_cap, "messages_cap": messages_cap}
     sweep = sweep_of(asked, protocols, [central_epsilon], repeats=repeats, **limits)
     with ThreadPoolExecutor() as pool:  # processes would run an unguarded script again
         return run(sweep, lambda *_: None, pool)
@@ -168,13 +171,14 @@ def collect(
     The noise is always fresh. Cost: some seconds, and about 2 ms for each person.
 
     Args:
-        values: A value of each person, as for `simulate`, at least as many as the plan's n_min;
-            without labels numbers from 0 on.
-        plan: What `plan` found, or the file of a draft, as `shuffledp plan --output` writes it.
+        values: A value of each person, as for `simulate`, at least as many as the plan's n_min: a
+            label, or # and its number; without labels a number from 0 on. Columns are found by
+            the names of the plan, which must be all; rows are in its order.
+        plan: A plan, or the file of a draft, as `shuffledp plan --output` writes it.
 
     Returns:
-        A run: its `task`, and its `result` with `estimate` and `guarantees`; `save(json, html)`
-        writes them to a file, and a page.
+        A run: its `task`, and its `result` with `estimate` and `guarantees`; `save(json)` or
+        `save(json, html)` writes them to a file, and a page.
     """
     draft = plan.task_draft(time()) if isinstance(plan, Plan) else drafts.read(Path(plan))
     names = [each.name for each in draft.tables.attributes] if draft.tables else draft.labels
@@ -190,13 +194,13 @@ def read(
     frame: Literal["pandas", "polars", "columns"] | None = None,
 ) -> Any:  # noqa: ANN401  # of a library that may not be installed
     """
-    Return what another function found as a data frame of pandas or polars, or as a dict of lists.
+    Return a plan, a simulation or a result as a data frame of pandas or polars, or as a dict.
 
     Args:
         source: A plan, with a row per design; a simulation, with a row per protocol; or a run, or
             the file of a JSON result, with a row per estimate: `label`, `share` or `mean`,
             `standard_error`, `interval_low` and others.
-        frame: The library, or columns for a dict. Default: the first one that is installed.
+        frame: The library, or columns for a dict of lists. Default: the first that is installed.
     """
     if isinstance(source, LocalRun):
         columns = source.view().columns

@@ -92,7 +92,7 @@ def _refusal(
 ) -> UsageError:
     """Return the first error that pydantic found, in plain words."""
     first = error.errors(include_url=False)[0]
-    (name, *place), given = first["loc"], first["input"]
+    name, place, given = str(first["loc"][0]), first["loc"][1:], first["input"]
     wanted, choices = rules.get(name, _RULES.get(first["type"], "")), list[str]()
     if first["type"] == "literal_error":
         wanted = first["ctx"]["expected"]
@@ -100,7 +100,7 @@ def _refusal(
     if not wanted or name not in stated:
         return ArgumentTypeError(sentence_of(error, names, "argument"))
     if name in rules:
-        place = []
+        place = ()
     shown = f"is {given!r}"
     if not isinstance(given, str | int | float | None):
         whole = given if place else stated[name]

@@ -98,7 +98,7 @@ class Plan:
         return "\n".join([first, *self.warnings])
 
     @property
-    def columns(self) -> dict[str, list[Any]]:
+    def columns(self) -> dict[str, Sequence[object]]:
         """A row per design, the best first, by column."""
         names = ("protocol", "mse", "local_epsilon", "messages_per_user", "bytes_per_user")
         designs = (self.best, *self.runners_up)
