@@ -31,7 +31,7 @@ value. Texts are compared without spaces at their ends, as devices do. A mistake
 `ValueError` or `TypeError` with one sentence that names the argument. A service, a file to write \
 or a library that fails raises `shuffledp.common.errors.ShuffleDpError`.
 
-[Protocols](../protocols.md) lists those of each kind of value; `plan` compares all of them. Errors \
+[Protocols](../protocols.md) lists those of each kind of value; `plan` compares them all. Errors \
 are the mean square of a share's error (1 is everybody), for ordered values of a share below a \
 bucket's edge, and of a mean's in its unit. [Simulation](simulation.md) explains a simulation's \
 columns. In a result, `refined` shares are at least 0 and add up to 1, `shrunk` means are moved to \

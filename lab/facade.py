@@ -7,9 +7,11 @@ from pathlib import Path
 from time import time
 from typing import Annotated, Any, Literal
 
+from shuffledp.common.errors import UsageError
 from shuffledp.common.messages.guarantee import Guarantee, default_delta
 from shuffledp.common.protocols import Kind, protocol_named
 from shuffledp.common.runtime.arguments import checked
+from shuffledp.common.task.kinds import KINDS
 from shuffledp.deploy.datasets.own_values import Values, own_people
 from shuffledp.deploy.demo.demo import collect_people
 from shuffledp.deploy.demo.local_run import LocalRun
@@ -86,7 +88,7 @@ def simulate(
     protocols: Sequence[str] = (),
     low: float | None = None,
     high: float | None = None,
-    buckets: int | None = None,
+    buckets: int = 1024,
     delta: float | None = None,
     local_cap: float | None = None,
     messages_cap: float | None = None,
@@ -104,7 +106,7 @@ def simulate(
         protocols: Protocols to compare. Default: od-hp; for other kinds than categorical, all.
         low: Lower end of the range of numbers. Default: the least value.
         high: Upper end of the range. Default: the largest value.
-        buckets: Number of buckets of ordered values. Default: 1024.
+        buckets: Number of buckets of ordered values.
         delta: Target delta. Default: as for `plan`.
         local_cap: Maximum epsilon of an answer against the shuffler and analyzer together.
             Default: as for `plan`.
@@ -117,7 +119,12 @@ def simulate(
         target. `errors["mse"].mean` is the mean squared error.
     """
     people = own_people(values, kind)
-    asked = Asked.own(kind, people, low=low, high=high, buckets=buckets, seed=seed)
+    if (low is None) != (high is None):
+        raise UsageError("low and high must be given together")
+    if low is None and people.domain_size == 1 and "low" in KINDS[kind].options:
+        raise UsageError("values are all the same: low and high must be given")
+    span = None if low is None or high is None else (low, high)
+    asked = Asked(kind, people, None, span, buckets, seed)
     limits: dict[str, Any] = {"delta": delta, "local_cap": local_cap, "messages_cap": messages_cap}
     sweep = sweep_of(asked, protocols, [central_epsilon], repeats=repeats, **limits)
     with ThreadPoolExecutor() as pool:  # processes would run an unguarded script again

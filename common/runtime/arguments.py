@@ -6,12 +6,24 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from functools import wraps
-from typing import Annotated, Any, Final, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    ParamSpec,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from shuffledp.common.errors import ArgumentError, ArgumentTypeError, ShuffleDpError, UsageError
+from shuffledp.common.protocols import Kind
 from shuffledp.common.runtime.validation import STRICT, sentence_of
+from shuffledp.common.task.kinds import KINDS, check_options
 
 _STRICT: Final = ConfigDict(**STRICT, arbitrary_types_allowed=True)
 _RULES: Final = {
@@ -40,8 +52,9 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     """
     Return a function that also takes numpy's numbers and arrays, and 1e4 for a whole number.
 
-    It raises ArgumentError or ArgumentTypeError, whose sentence names the argument and the rule. A
-    type that is annotated with a text, `Annotated[Path | str, "a path"]`, has that rule.
+    It raises ArgumentError or ArgumentTypeError, whose sentence names the argument and the rule,
+    which may be the text of an annotation: `Annotated[Path | str, "a path"]`. Arguments that are
+    not for the `kind` of value are refused.
     """
     call: Callable[..., T] = validate_call(config=_STRICT)(function)
     parameters = inspect.signature(function).parameters
@@ -52,19 +65,15 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
         if get_origin(each) is Annotated
     }
     unnamed = [n for n, each in parameters.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
+    others = [*parameters][len(unnamed) :][:1]
 
     @wraps(function)
     def run(*positional: P.args, **named: P.kwargs) -> T:
-        if len(positional) > len(unnamed):
-            rule = f"takes only {', '.join(unnamed)} without a name"
-            follows = [*parameters, ""][len(unnamed)]
-            raise ArgumentTypeError(
-                f"{function.__name__} {rule}" + f"; write {follows}=…" * bool(follows)
-            )
-        stated = dict(zip(unnamed, positional, strict=False))
-        if twice := stated.keys() & named.keys():
-            raise ArgumentTypeError(f"{min(twice)} is given twice")
-        stated |= named
+        stated = {**dict(zip(unnamed, positional, strict=False)), **named}
+        if len(stated) < len(positional) + len(named):
+            rule = f"takes each argument once, and only {', '.join(unnamed)} without a name"
+            write = "".join(f"; write {each}=…" for each in others)
+            raise ArgumentTypeError(f"{function.__name__} {rule}{write}")
         given = {name: plain(each) for name, each in stated.items()}
         for name, each in given.items():
             if isinstance(each, float) and math.isnan(each):
@@ -72,6 +81,8 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
             if isinstance(each, int) and abs(each) >= _MOST:
                 raise ArgumentError(f"{name} is too large; it must be within 64 bits")
         try:
+            if (kind := str(given.get("kind", "categorical"))) in KINDS:
+                check_options(cast("Kind", kind), {n: n for n in given if given[n] is not None})
             return call(**given)
         except ValidationError as error:
             raise _refusal(error, stated, parameters, rules) from None
@@ -93,20 +104,19 @@ def _refusal(
     """Return the first error that pydantic found, in plain words."""
     first = error.errors(include_url=False)[0]
     name, place, given = str(first["loc"][0]), first["loc"][1:], first["input"]
-    wanted, choices = rules.get(name, _RULES.get(first["type"], "")), list[str]()
+    wanted, hints = rules.get(name) or _RULES.get(first["type"]), list[str]()
     if first["type"] == "literal_error":
         wanted = first["ctx"]["expected"]
-        choices = get_close_matches(str(given), re.findall("'([^']+)'", wanted), 1)
+        hints = get_close_matches(str(given), re.findall("'([^']+)'", wanted), 1)
     if not wanted or name not in stated:
         return ArgumentTypeError(sentence_of(error, names, "argument"))
-    if name in rules:
-        place = ()
+    if name in rules or not place:
+        place, given = (), plain(stated[name])
     shown = f"is {given!r}"
     if not isinstance(given, str | int | float | None):
-        whole = given if place else stated[name]
-        shown = f"has the type {type(whole).__name__}"
-    name += "".join(f"[{each!r}]" for each in place)
-    hint = "".join(f"; did you mean {each}?" for each in choices)
+        shown = f"has the type {type(given if place else stated[name]).__name__}"
+    parts = "".join(f"[{each!r}]" for each in place)
+    hint = "".join(f"; did you mean {each}?" for each in hints)
     of_value = isinstance(given, str) and first["type"] == "literal_error"
     refusal = ArgumentError if of_value else ArgumentTypeError
-    return refusal(f"{name} {shown}; it must be {wanted}{hint}")
+    return refusal(f"{name}{parts} {shown}; it must be {wanted}{hint}")

@@ -98,12 +98,6 @@ def command_group(name: str, summary: str, *examples: str) -> typer.Typer:
     return typer.Typer(name=name, help=summary, no_args_is_help=True, epilog=example(*examples))
 
 
-_ARGUMENT: Final = re.compile(
-    r"(?<![\w/.-])([a-z]+(?:_[a-z]+)*)(?:=([\w.:-]*\w))?(?![\w/=]|[.-]\w)"
-)
-"""A name in a message, and the value behind it, if any; never a part of a path or of a word."""
-
-
 def command(
     app: typer.Typer,
     *examples: str,
@@ -169,22 +163,15 @@ def _add_those_before(context: typer.Context, given: dict[str, Any]) -> None:
 
 
 def as_options(context: typer.Context, message: str) -> str:
-    """
-    Return a message on arguments with a command's options for them.
-
-    `local_cap=math.inf` becomes `--local-cap none`. A word alone is an argument at the start only.
-    """
-    options = {str(each.name): each.opts[0] for each in context.command.params}
-
-    def option(found: re.Match[str]) -> str:
-        (name, value), behind = found.groups(""), message[found.end() :]
-        known = options.get(name) or options.get(name.removeprefix("n_"), "")
-        first = found.start() == 0 and behind.startswith((" is ", " must ", ": "))
-        if not (known.startswith("--") and (value or "_" in name or first)):
-            return found[0]
-        return f"{known} {value.replace('math.inf', 'none')}".rstrip()
-
-    return _ARGUMENT.sub(option, message)
+    """Return a message on arguments with options: `--local-cap none` for local_cap=math.inf."""
+    for each in context.command.params:
+        option, name = each.opts[0], str(each.name)
+        if option.startswith("--"):
+            message = re.sub(rf"(?<![\w/.-])(n_)?{name}=(?=\w)", f"{option} ", message)
+            long = name if "_" in name else f"n_{name}"  # other words are arguments in front only
+            alone = rf"(?<![\w/.-]){long}(?![\w/=]|[.-]\w)|^{name}(?= is | must |: )"
+            message = re.sub(alone, option, message)
+    return message.replace(" math.inf", " none")
 
 
 def _texts(described: object) -> tuple[str, dict[str, str]]:

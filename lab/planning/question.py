@@ -10,7 +10,7 @@ from shuffledp.common.messages.guarantee import default_delta
 from shuffledp.common.protocols import PROTOCOLS, Kind, protocols_of
 from shuffledp.common.task import domain_spec
 from shuffledp.common.task.draft import NumberDraft, OpenDraft, PairDraft, TableDraft
-from shuffledp.common.task.kinds import KINDS, check_options
+from shuffledp.common.task.kinds import KINDS
 from shuffledp.deploy.tasks.forecast import DEVICE_CAPS
 from shuffledp.lab.planning.requirements import Requirements
 
@@ -47,8 +47,6 @@ def requirements(
     UsageError if something is missing or breaks a rule.
     """
     facts = KINDS[kind]
-    asked = {"domain_size": domain_size, "attributes": attributes, "low": low, "high": high}
-    check_options(kind, {name: name for name, each in asked.items() if each is not None})
     size = (len(labels) or 1) if domain_size is None else domain_size
     least, most = facts.sizes
     if labels and not least <= len(labels) <= most:

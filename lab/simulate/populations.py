@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple, Self, cast
 import numpy as np
 
 from shuffledp.analyzer.finalize import estimate_result, mixture_of
-from shuffledp.common.errors import UsageError
 from shuffledp.common.mechanisms import registry
 from shuffledp.common.mechanisms.base import Counts, Mixture, Vector
 from shuffledp.common.mechanisms.covariance import ShareCovariance
@@ -24,7 +23,7 @@ from shuffledp.common.messages.result import FoundValues, Means, ShareTables
 from shuffledp.common.protocols import Kind, protocol_named
 from shuffledp.common.task.domain_spec import GROUP_SEPARATOR
 from shuffledp.common.task.draft import NumberDraft
-from shuffledp.common.task.kinds import KINDS, check_options
+from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.spec_forms import spec_as
 from shuffledp.common.task.specs import KeyValueSpec, RangedSpec
 from shuffledp.common.task.task import Task
@@ -43,7 +42,6 @@ from shuffledp.lab.simulate import accuracy, collection
 from shuffledp.lab.simulate.accuracy import ByValue, Repeat
 from shuffledp.user_agent.contribution import encoder_for
 
-USUAL_BUCKETS: Final = 1024
 _QUESTION: Final = ("labels", "numbers", "texts", "open", "pairs", "tables")
 _MOST_REPEATS: Final = 30
 _CHEAP: Final = 200_000
@@ -326,27 +324,6 @@ class Asked(NamedTuple):
     buckets: int
     seed: int
     attribute_sizes: str = ""
-
-    @classmethod
-    def own(
-        cls,
-        kind: Kind,
-        people: Dataset,
-        *,
-        low: float | None,
-        high: float | None,
-        buckets: int | None,
-        seed: int,
-    ) -> Self:
-        """Return own people, or raise UsageError if they need a range, or one that has no use."""
-        given = {"low": low, "high": high, "buckets": buckets}
-        check_options(kind, {name: name for name, each in given.items() if each is not None})
-        if (low is None) != (high is None):
-            raise UsageError("low and high must be given together")
-        span = None if low is None or high is None else (low, high)
-        if span is None and "low" in KINDS[kind].options and people.domain_size == 1:
-            raise UsageError("values are all the same: low and high must be given")
-        return cls(kind, people, None, span, USUAL_BUCKETS if buckets is None else buckets, seed)
 
 
 def _draw_values(

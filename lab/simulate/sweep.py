@@ -73,10 +73,9 @@ class SweepRow:
         numbers = self.population.question.get("numbers")
         half = (numbers.high - numbers.low) / 2 if numbers else 0.5
         if self.repeats and not any(run.mse_theory for run in self.repeats):
-            return "nothing was found: too few users"
-        if self.repeats and self.errors["mse"].mean > half**2:
-            return "too few users: the middle of the range is a better guess"
-        return ""
+            return "too few users: nothing was found"
+        poor = self.repeats and self.errors["mse"].mean > half**2
+        return "too few users: the middle of the range is a better guess" if poor else ""
 
     @property
     def errors(self) -> Mapping[str, Summary]:
