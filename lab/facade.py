@@ -64,16 +64,14 @@ def plan(
         n_min: Least users for whom anything is released. Default: n_users.
         local_cap: Maximum epsilon of an answer against the shuffler and analyzer together; math.inf
             for none. Default: 4, the limit of devices, or none for tables and two shufflers.
-        messages_cap: Maximum expected messages per user. Default: 5 for signed, 7 a number for
-            digits, else none.
+        messages_cap: Most expected messages per user. Default: 5 for signed, 7 a number for digits.
         shufflers: Number of shufflers, 1 or 2.
         coalition_epsilon: Target epsilon against the analyzer with either of two shufflers.
         honest_fraction: Share of users on whom the guarantee relies.
 
     Returns:
         A plan. Its `best` and its `runners_up` are designs, each with `protocol`, `mse` (mean
-        squared error) and `local_epsilon`; `guarantees` has one for each coalition, and `warnings`
-        say what to know before collecting.
+        squared error) and `local_epsilon`; it has `guarantees`, one a coalition, and `warnings`.
     """
     asked = {**locals()}
     return with_warnings(planner.plan(requirements(users=asked.pop("n_users"), **asked)))
@@ -108,8 +106,7 @@ def simulate(
         high: Upper end of the range. Default: the largest value.
         buckets: Number of buckets of ordered values.
         delta: Target delta. Default: as for `plan`.
-        local_cap: Maximum epsilon of an answer against the shuffler and analyzer together.
-            Default: as for `plan`.
+        local_cap: Maximum epsilon of an answer. Default: as for `plan`.
         messages_cap: Maximum expected messages per user. Default: as for `plan`.
         repeats: Collections per protocol. Default: 5 to 30, the more the smaller the data.
         seed: Random seed, 0 or more; the same seed repeats the run.
@@ -119,11 +116,11 @@ def simulate(
         target. `errors["mse"].mean` is the mean squared error.
     """
     people = own_people(values, kind)
-    if (low is None) != (high is None):
-        raise UsageError("low and high must be given together")
-    if low is None and people.domain_size == 1 and "low" in KINDS[kind].options:
-        raise UsageError("values are all the same: low and high must be given")
     span = None if low is None or high is None else (low, high)
+    if span is None and {low, high} != {None}:
+        raise UsageError("low and high must be given together")
+    if span is None and people.domain_size == 1 and "low" in KINDS[kind].options:
+        raise UsageError("values are all the same: low and high must be given")
     asked = Asked(kind, people, None, span, buckets, seed)
     limits: dict[str, Any] = {"delta": delta, "local_cap": local_cap, "messages_cap": messages_cap}
     sweep = sweep_of(asked, protocols, [central_epsilon], repeats=repeats, **limits)
@@ -179,13 +176,13 @@ def collect(
 
     Args:
         values: A value of each person, as for `simulate`, at least as many as the plan's n_min: a
-            label, or # and its number; without labels a number from 0 on. Columns are found by
-            the names of the plan, which must be all; rows are in its order.
+            label, or # and its number; without labels a number from 0 on. Columns must be those of
+            the plan, in any order; rows are in its order.
         plan: A plan, or the file of a draft, as `shuffledp plan --output` writes it.
 
     Returns:
-        A run: its `task`, and its `result` with `estimate` and `guarantees`; `save(json)` or
-        `save(json, html)` writes them to a file, and a page.
+        A run: its `task`, and its `result` with `estimate` and `guarantees`; `save(json, html)`
+        writes them to a file and, if named, a page.
     """
     draft = plan.task_draft(time()) if isinstance(plan, Plan) else drafts.read(Path(plan))
     names = [each.name for each in draft.tables.attributes] if draft.tables else draft.labels
@@ -205,13 +202,10 @@ def read(
 
     Args:
         source: A plan, with a row per design; a simulation, with a row per protocol; or a run, or
-            the file of a JSON result, with a row per estimate: `label`, `share` or `mean`,
-            `standard_error`, `interval_low` and others.
+            the file of a JSON result, with a row per estimate.
         frame: The library, or columns for a dict of lists. Default: the first that is installed.
     """
-    if isinstance(source, LocalRun):
-        columns = source.view().columns
-    elif isinstance(source, Plan):
+    if isinstance(source, Plan | LocalRun):
         columns = source.columns
     elif isinstance(source, str | Path):
         columns = columns_of_file(Path(source))

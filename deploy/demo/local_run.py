@@ -43,6 +43,11 @@ class LocalRun:
         asked = distribution_view.Questions(batch=self.result, task=task)
         return result_view.result_view(estimate, task, most=most, candidates=texts, questions=asked)
 
+    @property
+    def columns(self) -> estimate_table.Columns:
+        """The view's columns."""
+        return self.view().columns
+
     def as_json(self) -> dict[str, Any]:
         """Return the content of a result's file."""
         fields, view = export.as_json(self.result), self.view()
