@@ -14,7 +14,6 @@ MAX_COMPOSED_CHARACTERS: Final = 4
 """Maximum number of characters that normalization combines into one."""
 MAX_TYPED_CHARACTERS: Final = MAX_COMPOSED_CHARACTERS * MAX_TEXT_BYTES
 """Maximum characters of a text before normalization; no task accepts a longer one."""
-_CONTROL: Final = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029]")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 """Surrogates: valid in JSON, but not in files, messages or terminals."""
 
@@ -60,13 +59,13 @@ def check_labels(labels: Sequence[str], domain_size: int) -> None:
 
 def check_new_labels(labels: Sequence[str]) -> None:
     """
-    Raise TaskError unless a new task's labels are printable, stripped and in normal form C.
+    Raise TaskError unless a new task's labels are lines, stripped and in normal form C.
 
     Earlier versions signed tasks with other labels, which stay readable.
     """
     for item, label in enumerate(labels):
-        if not label or _CONTROL.search(label):
-            raise TaskError(f"the label of item {item} is empty, or has control characters")
+        if len(label.splitlines()) != 1:
+            raise TaskError(f"the label of item {item} is empty, or has a line break")
         if label != label.strip():
             raise TaskError(f"the label of item {item} begins or ends with whitespace")
         if label != normalize(label):

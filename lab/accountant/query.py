@@ -275,8 +275,8 @@ class Query:
         general = isinstance(subject, general_blanket.BlanketPair)
         if (self.delta is None) == (self.eps is None):
             raise AccountingError(
-                "give either delta=DELTA, to compute epsilon, or central_epsilon, for delta; in a "
-                "file, delta or eps"
+                "give one of delta=DELTA, for epsilon, and central_epsilon, for delta; in a file, "
+                "give delta or eps"
             )
         epsilon_of, delta_of, theorem = _bounds(subject, anonymity_set)
         if self.delta is None:

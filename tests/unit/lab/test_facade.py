@@ -61,7 +61,7 @@ sdp.plan(10**400, 1, domain_size=3) | n_users is too large; it must be within 64
 sdp.plan(9, math.nan, domain_size=3) | central_epsilon is nan; it must be a number
 sdp.plan(100, 1) | domain_size is missing: the number of possible values
 sdp.plan(9, 1, labels=["a"]) | labels has 1 texts; for categorical data it must have at least 2
-sdp.plan(9, 1, labels=["a", ""]) | the label of item 1 is empty, or has control characters
+sdp.plan(9, 1, labels=["a", ""]) | the label of item 1 is empty, or has a line break
 sdp.plan(9, 1, labels=["a", "b", "a"]) | two items have the same label: items 0 and 2
 sdp.plan(9, 1, domain_size=3, n_min=10) | n_min is 10 and n_users is 9; n_min must be at most n_users, because a smaller batch is never released
 sdp.plan(9, 1, domain_size=3, low=0) | low is for data of these kinds: ordered, mean, vector, key-value; this is categorical data

@@ -51,7 +51,7 @@ def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
         ({"kind": "magic"}, "unknown mechanism; the mechanisms are grr, "),
         ({"n": 1.5}, "n must be a valid integer"),
         ({"k": 1}, "alphabet is 1"),
-        ({"eps_l": None}, "--local-epsilon, or eps_l in a file"),
+        ({"eps_l": None}, "local_epsilon, or eps_l in a file"),
         ({"k": None}, "alphabet=SIZE, or k in a file"),
         ({"delta": None}, "in a file, give delta or eps"),
         ({"eps_l": -1}, "eps_l must be greater than 0"),

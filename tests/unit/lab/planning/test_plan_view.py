@@ -23,6 +23,7 @@ from shuffledp.deploy.tasks.task_view import preview
 from shuffledp.deploy.terminal.json_output import dumps
 from shuffledp.lab.planning.central_mechanisms import gaussian_mse
 from shuffledp.lab.planning.plan_view import draft, least_sentence, show, to_json
+from shuffledp.lab.planning.plan_warnings import with_warnings
 from shuffledp.lab.planning.planner import Plan, plan
 from shuffledp.lab.planning.question import default_local_cap
 from shuffledp.user_agent.policy import Claim, composed_total
@@ -63,13 +64,13 @@ def _plan(**changes: Any) -> Plan:
         "local_cap": 6.0,
         "honest_fraction": 0.9,
     }
-    return plan(small_requirements(**fields | changes))
+    return with_warnings(plan(small_requirements(**fields | changes)))
 
 
 @cache
 def _value_plan(kind: Kind) -> Plan:
     """Plan with a local cap that meets the target at once, which is quick."""
-    return plan(value_requirements(kind, local_cap=0.75, draft_fields=_FIELDS[kind]))
+    return with_warnings(plan(value_requirements(kind, local_cap=0.75, draft_fields=_FIELDS[kind])))
 
 
 def test_a_bytes_cap_limits_the_average_submission() -> None:
@@ -287,7 +288,7 @@ def test_the_task_of_a_draft_of_digits_keeps_the_plan(
     """Radices, dummies and noise are read as written; so are the claims, which are the plan's."""
     best = designed(protocol, value_requirements(**changes))
     guarantee = claimed_guarantee(best.parameters, best.target.n_min)
-    found = Plan(best=best, runners_up=(), central_guarantee=guarantee)
+    found = with_warnings(Plan(best=best, runners_up=(), central_guarantee=guarantee))
     task = _task(found, tmp_path)
     text = " ".join(printed(partial(show, found, guarantees=False), width=200).split())
     fields = json.loads(dumps(to_json(found)))
@@ -414,7 +415,7 @@ def test_a_delta_that_allows_publishing_somebody_is_warned_of(
     found = shown_json("plan", "--task-kind", "mean", *asked)
 
     assert delta == found["delta"]
-    assert warned == bool(found["warnings"])
+    assert warned == any("in the clear" in each for each in found["warnings"])
     assert warned == ("allows publishing one of these people in the clear" in text)
     assert ("the lesser of 1e-6 and 0.1 / --users" in text) == (not arguments)
 
