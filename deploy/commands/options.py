@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from copy import copy
 from functools import partial, wraps
 from operator import getitem
@@ -42,6 +42,14 @@ def task_digest(text: str) -> TaskDigest:
     return TaskDigest(bytes.fromhex(text))
 
 
+def whole(text: str) -> int:
+    """Parse a whole number, such as 20000 or 2e4, or raise BadParameter."""
+    with suppress(ValueError):
+        if (number := float(text)).is_integer():
+            return int(number)
+    raise typer.BadParameter("it must be a whole number")
+
+
 if TYPE_CHECKING:
     TaskArgument = TaskDigest
     TaskOption = TaskDigest
@@ -63,6 +71,8 @@ RelayKey = Annotated[
         "[relay]: relay.pub, or relay-SUITE.pub.  [the profile's]"
     ),
 ]
+Whole = Annotated[int, typer.Option(parser=whole)]
+OptionalWhole = Annotated[int | None, typer.Option(parser=whole)]
 TaskKind = Annotated[Kind, typer.Option(help="Kind of value.")]
 OpenPage = Annotated[bool, typer.Option("--open", help="Open the page in this machine's browser.")]
 Output = Annotated[Path, typer.Option(callback=writable)]

@@ -25,16 +25,11 @@ import numpy as np
 import scipy
 from scipy import fft
 
+from shuffledp.common.accounting import count_distributions
 from shuffledp.common.accounting.amplification import epsilon_upper
 from shuffledp.common.accounting.anonymity_set import AnonymitySet, Bins
 from shuffledp.common.accounting.conditional import COARSE_GRID, ConditionalDelta, grid_for
-from shuffledp.common.accounting.count_distributions import (
-    Binomial,
-    Conditioned,
-    CountDistribution,
-    quantile,
-    upper_quantile,
-)
+from shuffledp.common.accounting.count_distributions import Binomial, CountDistribution
 from shuffledp.common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON, check_delta
 from shuffledp.common.mechanisms.base import Vector
 from shuffledp.common.mechanisms.reduction import MatchCountReduction
@@ -104,7 +99,7 @@ def _attacks(reduction: MatchCountReduction, anonymity_set: AnonymitySet) -> lis
     if reduction.collision > 1 / reduction.answers:
         return attacks
     dummies, missing = anonymity_set.random_dummies, 0.0
-    if isinstance(dummies, Conditioned):
+    if isinstance(dummies, count_distributions.Conditioned):
         missing = dummies.missing
         anonymity_set = dataclasses.replace(anonymity_set, random_dummies=dummies.distribution)
     if reduction.third_value == "independent":
@@ -245,8 +240,8 @@ def _table(distributions: Sequence[CountDistribution | None]) -> _Table | None:
         if isinstance(distribution, Binomial) and distribution.trials <= _MAX_TABULATED_TRIALS:
             low, high, complete = 0.0, float(distribution.trials), True
         else:
-            low, complete = quantile(distribution, _WINDOW_TAIL), False
-            high = upper_quantile(distribution, _WINDOW_TAIL)
+            low, complete = count_distributions.quantile(distribution, _WINDOW_TAIL), False
+            high = count_distributions.upper_quantile(distribution, _WINDOW_TAIL)
         if high - low > _MAX_WIDTH:
             return None
         terms = distribution.probabilities(np.arange(low, high + 1))

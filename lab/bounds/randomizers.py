@@ -9,11 +9,8 @@ AccountingError if an argument is out of range. Proofs are in docs/theory/accoun
 import math
 
 from shuffledp.common.errors import AccountingError
-from shuffledp.common.mechanisms.reduction import (
-    MAX_ANSWERS,
-    MIN_LOCAL_EPSILON,
-    MatchCountReduction,
-)
+from shuffledp.common.mechanisms import reduction
+from shuffledp.common.mechanisms.reduction import MatchCountReduction
 
 
 def symmetric_unary(local_epsilon: float) -> MatchCountReduction:
@@ -89,9 +86,8 @@ def _halved(local_epsilon: float, *, independent: bool) -> MatchCountReduction:
 
 def _checked(local_epsilon: float) -> float:
     """Return the local ε, or raise AccountingError if it is out of range."""
-    if not MIN_LOCAL_EPSILON <= local_epsilon < math.log(MAX_ANSWERS - 1):
-        raise AccountingError(
-            f"local epsilon is {local_epsilon}; it must be at least {MIN_LOCAL_EPSILON} and below "
-            f"{math.log(MAX_ANSWERS - 1):.2f}"
-        )
+    least, most = reduction.MIN_LOCAL_EPSILON, math.log(reduction.MAX_ANSWERS - 1)
+    if not least <= local_epsilon < most:
+        rule = f"it must be at least {least} and below {most:.2f}"
+        raise AccountingError(f"local epsilon is {local_epsilon}; {rule}")
     return local_epsilon

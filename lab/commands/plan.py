@@ -38,9 +38,9 @@ _PARSED: Final = {
 )
 def plan(
     context: typer.Context,
-    users: int,
+    users: options.Whole,
     central_epsilon: float,
-    domain_size: int | None = None,
+    domain_size: options.OptionalWhole = None,
     task_kind: options.TaskKind = "categorical",
     low: float | None = None,
     high: float | None = None,
@@ -54,7 +54,7 @@ def plan(
     prefix: Literal["average", "worst"] = "average",
     encoding: Literal["text", "code", "hash"] = "text",
     code_bytes: int = 8,
-    n_min: int | None = None,
+    n_min: options.OptionalWhole = None,
     delta: float | None = None,
     local_cap: str | None = None,
     shufflers: int = 1,
@@ -121,10 +121,8 @@ def plan(
     from shuffledp.common.task.draft import OpenDraft
     from shuffledp.common.task.kinds import KINDS
     from shuffledp.deploy.tasks.value_parser import parse_breakdown, parse_tables
-    from shuffledp.lab.planning import plan_view, question
+    from shuffledp.lab.planning import plan_view, planner, question
     from shuffledp.lab.planning.plan_warnings import with_warnings
-    from shuffledp.lab.planning.planner import least_errors
-    from shuffledp.lab.planning.planner import plan as find_plan
 
     console, cap = terminal(stderr=json), question.default_local_cap(rounds)
     options.check_kinds(context)
@@ -141,9 +139,8 @@ def plan(
     }
     target = question.requirements(**{name: asked[name] for name in asked.keys() - _PARSED})
     with console.status("Planning") as status:
-        found = find_plan(target, lambda name: status.update(f"Planning {name}"))
-        found = with_warnings(found)
-        least = least_errors(found, cap)
+        found = planner.plan(target, lambda name: status.update(f"Planning {name}"))
+        least, found = planner.least_errors(found, cap), with_warnings(found)
     named = partial(options.as_options, context)
     warnings = tuple(map(named, found.warnings))
     left_out = {name: named(why) for name, why in found.left_out.items()}

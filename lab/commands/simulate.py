@@ -49,7 +49,7 @@ def simulate(
     column: str | None = None,
     empty_values: options.Flag = False,
     value_range: Annotated[str | None, typer.Option("--range")] = None,
-    users: int | None = None,
+    users: options.OptionalWhole = None,
     buckets: int = 1024,
     attribute_sizes: str = "",
     accounting: str | None = None,

@@ -201,17 +201,10 @@ def _batch_demands(workload: Workload) -> Iterator[Demand]:
             f"takes {fixed / HOUR:.2g}"
         )
     first = reports * (cost("shuffler blocks") + 2 * workload.layer_bytes)
-    proofs = reports * cost("proof bytes")
+    proofs, relayed = (reports * cost(each) for each in ("proof bytes", "relay blocks"))
     parties = [
         ("shuffler", [0], longer * send, shuffle, first, proofs),
-        (
-            "relay",
-            [0, 1],
-            longer * receive + send,
-            count + shuffle,
-            reports * cost("relay blocks"),
-            0.0,
-        ),
+        ("relay", [0, 1], longer * receive + send, count + shuffle, relayed, 0.0),
         ("analyzer", [-1], receive, count, reports * cost("analyzer blocks"), 0.0),
     ]
     if workload.shufflers == 1:

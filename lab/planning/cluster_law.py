@@ -121,11 +121,8 @@ def poisson_delta(
     millisecond to .1 s; the same again for the gradient.
     """
     shape = (_grid_size(positive, rates), _grid_size(negative, rates))
-    if math.prod(shape) > _MAX_CELLS:
-        raise AccountingError(
-            f"the counts on one item take {math.prod(shape):,} cells; at most {_MAX_CELLS:,} are "
-            "tried"
-        )
+    if (cells := math.prod(shape)) > _MAX_CELLS:
+        raise AccountingError(f"an item's counts take {cells:,} cells; at most {_MAX_CELLS:,}")
     jumps = np.zeros(shape)
     jumps[positive, negative] = rates
     transform = np.exp(scipy.fft.rfft2(jumps) - rates.sum())

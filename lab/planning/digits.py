@@ -129,9 +129,8 @@ class RadixSearch:
         if self._messages(radices, variances) > self._most_messages:
             return math.inf
         rounding = self.target.n_users / (points - 1) ** 2
-        return (
-            math.fsum(map(operator.mul, map(operator.mul, loads, loads), variances)) / 2 + rounding
-        )
+        squares = (load * load * each for load, each in zip(loads, variances, strict=True))
+        return math.fsum(squares) / 2 + rounding
 
     def _messages(self, radices: Radices, variances: Sequence[float]) -> float:
         dummies = math.fsum(self.sent(radices, variances))

@@ -16,12 +16,7 @@ from shuffledp.common.protocols import PROTOCOLS, ShufflerDistribution
 from shuffledp.common.task import shuffler_spec
 from shuffledp.common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
 from shuffledp.common.task.named_dummies import ItemDummies
-from shuffledp.common.task.shuffler_spec import (
-    BinomialNoise,
-    GeometricNoise,
-    ItemNoise,
-    SummedNoise,
-)
+from shuffledp.common.task.shuffler_spec import BinomialNoise, GeometricNoise, ItemNoise
 from shuffledp.lab.planning.calibration import CLAIM_ROOM, MARGIN
 from shuffledp.lab.planning.central_mechanisms import gaussian_error, share_square
 from shuffledp.lab.planning.design import Design, excess_of, least_noisy
@@ -157,13 +152,13 @@ def _two_geometric(central: float, delta: float, coalition: float) -> _Pair:
 
     def with_stronger(second: GeometricNoise) -> tuple[GeometricNoise, GeometricNoise]:
         def enough(step: int) -> bool:
-            both = SummedNoise((noise(step), second))
+            both = shuffler_spec.SummedNoise((noise(step), second))
             return step == _STEPS or ItemNoiseRelease(noise=both).delta(central) <= delta
 
         return noise(bisect_left(range(_STEPS), x=True, key=enough)), second
 
     pairs = [with_stronger(noise(step)) for step in range(0, _STEPS, _STEPS // 16)]
-    return min(pairs, key=lambda pair: SummedNoise(pair).moments()[1])
+    return min(pairs, key=lambda pair: shuffler_spec.SummedNoise(pair).moments()[1])
 
 
 class _Noises(NamedTuple):

@@ -60,8 +60,6 @@ _RENAMED: Final = {"mixdump": "puredump", "od-hp": "fe1"}
 _RELAXATION: Final = 1.1
 _BINDING_RATIO: Final = 0.998
 """A constraint binds if raising it by ten percent lowers the error by more than 0.2 %."""
-_MAX_MESSAGES: Final = 10_000.0
-_MAX_BYTES: Final = 1e6
 _SEARCH_TOL: Final = 0.01
 _REMEDIES: Final = {
     "central_epsilon": "a central epsilon of about {:,.10g}",
@@ -316,10 +314,9 @@ class Search:
 def _limits(target: Requirements) -> dict[str, float]:
     """Return the constraints that can be relaxed, each with its largest useful value."""
     limits = {"central_epsilon": MAX_EPSILON}
-    if target.trust != "none" and math.isfinite(target.messages_cap):
-        limits["messages_cap"] = max(_MAX_MESSAGES, 2 * target.messages_cap)
-    if target.trust != "none" and math.isfinite(target.bytes_cap):
-        limits["bytes_cap"] = max(_MAX_BYTES, 2 * target.bytes_cap)
+    for name, most in (("messages_cap", 10_000.0), ("bytes_cap", 1e6)):
+        if target.trust != "none" and math.isfinite(cap := getattr(target, name)):
+            limits[name] = max(most, 2 * cap)
     if target.local_cap < MAX_LOCAL_EPSILON:
         limits["local_cap"] = MAX_LOCAL_EPSILON
     return limits

@@ -11,6 +11,8 @@ from shuffledp.lab.planning.central_mechanisms import CENTRAL_NAMES
 from shuffledp.lab.simulate.sweep import SweepRow
 
 _STYLE: Final = {"font.size": 9, "axes.grid": True, "grid.alpha": 0.25, "legend.fontsize": 7}
+_WIDE: Final = 10
+"""Ratio of heights from which on an axis is logarithmic."""
 _ESTIMATES: Final = {"mse": "as debiased", "mse_refined": "as refined", "mse_shrunk": "as shrunk"}
 _BOUNDS: Final = {"published": "each protocol's published bound", "tight": "tight accounting"}
 
@@ -38,7 +40,8 @@ def draw(points: Sequence[Point], path: Path, *, title: str) -> tuple[Path, Path
     """
     Draw a panel for each `Axes` under one title; write PNG and SVG, and return their paths.
 
-    A panel's y axis is logarithmic if all its points are above 0. Raises SettingsError.
+    A panel's y axis is logarithmic if all its points are above 0, some over ten times as high as
+    others; else it starts at 0, if none is below. Raises SettingsError.
     """
     if not points:
         raise SettingsError("every setting was skipped, so there is nothing to draw")
@@ -51,7 +54,8 @@ def draw(points: Sequence[Point], path: Path, *, title: str) -> tuple[Path, Path
             "or pip install matplotlib"
         ) from error
     panels = list(dict.fromkeys(point.axes for point in points))
-    columns, rows = min(2, len(panels)), -(-len(panels) // 2)
+    columns = min(2 + len(panels) % 2, len(panels))
+    rows = -(-len(panels) // columns)
     with matplotlib.rc_context(_STYLE):
         size = 5.5 * columns, 3.7 * rows + 0.6  # inches
         figure = figures.Figure(figsize=size, layout="constrained")
@@ -84,8 +88,12 @@ def _draw_panel(axes: Any, panel: Axes, points: Sequence[Point]) -> None:  # noq
             capsize=2,
             label=series,
         )
-    if all(point.y > 0 for point in points):
+    heights = [point.y for point in points]
+    if 0 < _WIDE * min(heights) < max(heights):
         axes.set_yscale("log")
+    elif min(heights) >= 0:
+        axes.axhline(0, alpha=0)
+        axes.set_ylim(bottom=0)
     if named:
         axes.tick_params(axis="x", rotation=90, labelsize=7)
     axes.set(title=panel.title, xlabel=label, ylabel=panel.y)

@@ -32,6 +32,7 @@ from shuffledp.deploy.datasets.names import IPUMS_1940_CITY
 from shuffledp.deploy.datasets.sample_people import SamplePeople
 from shuffledp.deploy.datasets.sources import Dataset
 from shuffledp.deploy.results.decoder import decode
+from shuffledp.deploy.results.distribution_view import bucket_names
 from shuffledp.deploy.results.estimate_table import mse_of
 from shuffledp.deploy.results.table_view import names_of
 from shuffledp.deploy.tasks.value_parser import parse_tables
@@ -45,7 +46,9 @@ from shuffledp.user_agent.contribution import encoder_for
 _QUESTION: Final = ("labels", "numbers", "texts", "open", "pairs", "tables")
 _MOST_REPEATS: Final = 30
 _CHEAP: Final = 200_000
-"""Users, or items, over all repeats of a setting that take about a second."""
+"""Users over all repeats of a setting that take about a second."""
+_CELLS: Final = 10_000_000
+"""Cells of hashed reports, about squared items, over all repeats: refined in some 20 seconds."""
 Seed = tuple[int, int, int]
 """The sweep's seed, the setting's index and the repeat's index."""
 
@@ -100,7 +103,8 @@ class Population:
         people = cls.of_items(data, n_users)
         ends = f"from {edges.low:,.15g} to {edges.high:,.15g} {edges.unit}".rstrip()
         title = f"{data.title}, {buckets:,} {edges.spacing} buckets {ends}"
-        return dataclasses.replace(people, title=title, kind="ordered", question={"edges": edges})
+        changes: dict[str, Any] = {"kind": "ordered", "question": {"edges": edges}}
+        return dataclasses.replace(people, title=title, value_names=bucket_names(edges), **changes)
 
     @classmethod
     def of_values(cls, people: SamplePeople, name: str = "sample") -> Self:
@@ -135,8 +139,9 @@ class Population:
     @property
     def usual_repeats(self) -> int:
         """Number of repeats that take seconds: accuracy.LEAST_REPEATS, or more of small data."""
-        size = self.n_users if isinstance(self.source, SamplePeople) else self.domain_size
-        return max(accuracy.LEAST_REPEATS, min(_MOST_REPEATS, _CHEAP // size))
+        fixed = isinstance(self.source, SamplePeople)
+        many = _CHEAP // self.n_users if fixed else _CELLS // self.domain_size**2
+        return max(accuracy.LEAST_REPEATS, min(_MOST_REPEATS, many))
 
     def draft_fields(self, protocol: str) -> Mapping[str, Any]:
         """Return `question`, and the labels of items if the protocol needs them."""
@@ -307,11 +312,9 @@ def _errors_of_means(people: Population, epsilon: float, delta: float, _seed: in
     return central.errors_of_means(n_users, size, half, epsilon, delta)
 
 
-def _errors_of_tables(
-    people: Population, epsilon: float, delta: float, _seed: int
-) -> CentralErrors:
-    spec = Tables.specify(people.question["tables"])
-    return {"gaussian_mse": gaussian_error(tables_square(spec), people.n_users, epsilon, delta)}
+def _errors_of_tables(people: Population, *target: float) -> CentralErrors:
+    square = tables_square(Tables.specify(people.question["tables"]))
+    return {"gaussian_mse": gaussian_error(square, people.n_users, *target[:2])}
 
 
 class Asked(NamedTuple):

@@ -20,7 +20,7 @@ from shuffledp.deploy.terminal.escape import escaped
 from shuffledp.deploy.terminal.tables import CLAIM_ROOM_NOTE, print_rows
 from shuffledp.lab.planning.central_mechanisms import CENTRAL_NAMES
 from shuffledp.lab.planning.question import default_local_cap
-from shuffledp.lab.simulate.accuracy import LEAST_REPEATS
+from shuffledp.lab.simulate.accuracy import LEAST_REPEATS, TOP
 from shuffledp.lab.simulate.plot import Point
 from shuffledp.lab.simulate.populations import SIMULATED_KINDS
 from shuffledp.lab.simulate.sweep import SweepRow
@@ -120,7 +120,10 @@ def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) 
     lines = [_cells(row, row.task, both=both) for row in rows if row.task is not None]
     central = _central_cells(rows)
     print_rows(lines + central, console, _TEXT_HEADINGS, fixed=2 + both)
-    notes = [f"Central ε is what a task claims. {CLAIM_ROOM_NOTE}"] * bool(lines)
+    notes = [
+        "Theory: ×1 is expected. docs/researchers/simulation.md explains all columns.",
+        f"Central ε is what a task claims. {CLAIM_ROOM_NOTE}",
+    ] * bool(lines)
     if central:
         notes.append(
             "Central mechanisms are run by a curator who sees every value; their errors are exact, "
@@ -178,7 +181,7 @@ def _cells(row: SweepRow, task: Task, *, both: bool) -> dict[str, str]:
     return {
         heading: format(fields[name], form)
         for heading, (name, form) in _COLUMNS.items()
-        if name in fields
+        if name in fields and (name != "mse_top50" or row.population.domain_size > TOP)
     }
 
 
@@ -221,6 +224,7 @@ def _show_by_value(rows: Sequence[SweepRow], console: Console) -> None:
         return
     people, truth = rows[0].population, shown[0][1].truth
     largest = np.argsort(-truth, kind="stable")[:_MAX_VALUES]
+    largest = np.sort(largest) if "edges" in people.question else largest
     true = SIMULATED_KINDS[people.kind].true_figure
     lines = [
         {"value": escaped(people.value_names[index]), true: f"{truth[index]:.4g}"}

@@ -56,7 +56,7 @@ def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
         ({"delta": None}, "in a file, give delta or eps"),
         ({"eps_l": -1}, "eps_l must be greater than 0"),
         ({"eps_l": "many"}, "eps_l must be a valid number"),
-        ({"eps": 0.1}, "give exactly one of --delta"),
+        ({"eps": 0.1}, "give one of delta=DELTA"),
         ({"surprise": 1}, "unknown key: surprise"),
         ({"k": 10**400}, "k must be within 64 bits"),
         ({"eps_l": 5e-324}, "local_epsilon is 5e-324"),

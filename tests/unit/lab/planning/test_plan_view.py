@@ -75,7 +75,7 @@ def _value_plan(kind: Kind) -> Plan:
 
 def test_a_bytes_cap_limits_the_average_submission() -> None:
     """By the bytes of each protocol's own reports; not even one report fits into 100."""
-    asked = ["--users", "10000", "--domain-size", "20", "--central-epsilon", "1"]
+    asked = ["--users", "1e4", "--domain-size", "20", "--central-epsilon", "1"]
     found = shown_json("plan", *asked, "--bytes-cap", "125", "--messages-cap", "1.1")
     capped = small_requirements(bytes_cap=184.0, messages_cap=math.inf)
 

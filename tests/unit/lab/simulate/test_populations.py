@@ -89,7 +89,9 @@ def test_prefixes_of_every_protocol_err_as_predicted() -> None:
         assert 1 / 3 < fields["mse"] / fields["mse_theory"] < 3, name
         assert "mse_refined" in fields
     assert found["hierarchy"]["mse"] < found["ldp-sw"]["mse"] / 10
-    assert "shares below an edge" in printed(partial(show, rows))
+    text = printed(partial(show, rows, by_value=True), width=200)
+    assert "shares below an edge" in text
+    assert text.index(" 0 to 31.1875") < text.index("31.1875 to 62.375")
 
 
 @pytest.mark.parametrize("kind", _ESTIMATED)
