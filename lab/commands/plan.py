@@ -9,7 +9,6 @@ import typer
 
 from shuffledp.common.errors import UsageError
 from shuffledp.common.messages.guarantee import rounded_up
-from shuffledp.common.runtime.clock import SystemClock
 from shuffledp.deploy.commands import options
 from shuffledp.deploy.terminal.console import print_written, terminal
 from shuffledp.deploy.terminal.files import write
@@ -118,6 +117,7 @@ def plan(
         output: Write a draft for `shuffledp task create`.
     """
     asked = {**locals()}
+    from shuffledp.common.runtime.clock import SystemClock
     from shuffledp.common.task.draft import OpenDraft
     from shuffledp.common.task.kinds import KINDS
     from shuffledp.deploy.tasks.value_parser import parse_breakdown, parse_tables
