@@ -26,8 +26,18 @@ _HEAD: Final = """\
 examples/first_steps.ipynb` opens the cells below as a notebook; it runs in a minute.
 
 Values and labels are lists, tuples, arrays or Series; numbers are Python's or numpy's. Nothing is \
-truncated: 1e4 is a whole number and 1.7 is none, True is no number, and a missing value is \
-refused. A mistake raises `ValueError` or `TypeError` with one sentence that names the argument."""
+rounded or guessed: for a whole number, 1e4 is taken and 1.7 refused, as are True and a missing \
+value. Texts are compared without spaces at their ends, as devices do. A mistake raises \
+`ValueError` or `TypeError` with one sentence that names the argument. A service, a file to write \
+or a library that fails raises `shuffledp.common.errors.ShuffleDpError`.
+
+[Protocols](../protocols.md) lists those of each kind of value; `plan` compares them all. Errors \
+are the mean square of a share's error (1 is everybody), for ordered values of a share below a \
+bucket's edge, and of a mean's in its unit. [Simulation](simulation.md) explains a simulation's \
+columns. In a result, `refined` shares are at least 0 and add up to 1, `shrunk` means are moved to \
+the middle of the range as far as the noise suggests, and the truth is from `interval_low` to \
+`interval_high` in 95 % of collections. A result of texts has a row per label or, without labels, \
+counts of bits; one of attributes has all tables one below the other."""
 _TYPES: Final[Mapping[Any, str]] = {
     int: " (whole number)",
     float: " (number)",

@@ -1,104 +1,29 @@
 """The functions of `import shuffledp as sdp`, for notebooks. They do what the commands do."""
 
-import inspect
 import math
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import wraps
 from pathlib import Path
 from time import time
-from typing import Any, Final, Literal, ParamSpec, TypeVar, cast
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, ValidationError, validate_call
-
-from shuffledp.common.errors import ArgumentError, ArgumentTypeError, ShuffleDpError, UsageError
+from shuffledp.common.errors import UsageError
 from shuffledp.common.messages.guarantee import Guarantee, default_delta
 from shuffledp.common.protocols import Kind, protocol_named
-from shuffledp.common.runtime.validation import STRICT, sentence_of
-from shuffledp.common.task.kinds import KINDS, check_options
-from shuffledp.deploy.datasets.own_values import Values, own_people, plain
+from shuffledp.common.runtime.arguments import checked
+from shuffledp.common.task.kinds import KINDS
+from shuffledp.deploy.datasets.own_values import Values, own_people
 from shuffledp.deploy.demo.demo import collect_people
 from shuffledp.deploy.demo.local_run import LocalRun
 from shuffledp.deploy.results.export import as_frame, columns_of, columns_of_file
 from shuffledp.deploy.tasks import drafts
-from shuffledp.lab.accountant.query import ask
+from shuffledp.lab.accountant.query import Mechanism, ask
 from shuffledp.lab.planning import planner
+from shuffledp.lab.planning.plan_warnings import with_warnings
 from shuffledp.lab.planning.planner import Plan
 from shuffledp.lab.planning.question import requirements
 from shuffledp.lab.simulate.populations import Asked
 from shuffledp.lab.simulate.sweep import SweepRow, run, sweep_of
-
-_STRICT: Final = ConfigDict(**STRICT, arbitrary_types_allowed=True)
-_RULES: Final = {
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "string_type": "a text",
-    "sequence_str": "a list of texts",
-    "is_instance_of": "a list, tuple, array or Series",
-    "dict_type": "a dict of lists of texts",
-    "dataclass_exact_type": "what another function returned, or the path of a file",
-}
-"""Rules in words, by the type of pydantic's error."""
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """
-    Return a function that also takes numpy's numbers and arrays, and 1e4 for a whole number.
-
-    It raises ArgumentError or ArgumentTypeError, whose sentence names the argument and the rule.
-    """
-    call: Callable[..., T] = validate_call(config=_STRICT)(function)
-    names = inspect.signature(function).parameters
-    unnamed = [name for name, each in names.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
-
-    @wraps(function)
-    def run(*positional: P.args, **named: P.kwargs) -> T:
-        given = dict(zip(unnamed, positional, strict=False))
-        if len(given) < len(positional) or given.keys() & named.keys():
-            rule = f"takes each argument once, and only {', '.join(unnamed)} without a name"
-            raise ArgumentTypeError(f"{function.__name__} {rule}")
-        given = {name: plain(each) for name, each in {**given, **named}.items()}
-        try:
-            if (kind := str(given.get("kind", "categorical"))) in KINDS:
-                stated = {name: name for name in given if given[name] is not None}
-                check_options(cast("Kind", kind), stated)
-            return call(**given)
-        except ValidationError as error:
-            raise ArgumentTypeError(_sentence(error, names)) from None
-        except OverflowError:
-            raise ArgumentError("a whole number is too large") from None
-        except ShuffleDpError as error:
-            if error.status != UsageError.status:
-                raise
-            refusal = ArgumentTypeError if isinstance(error, TypeError) else ArgumentError
-            raise refusal(_in_python(str(error), names)) from None
-
-    return run
-
-
-def _sentence(error: ValidationError, names: Collection[str]) -> str:
-    """Return what pydantic found first, in plain words."""
-    first = error.errors(include_url=False)[0]
-    if first["type"] not in _RULES:
-        return sentence_of(error, names, "argument")
-    (name, *place), given = first["loc"], first["input"]
-    name = f"{name}[{place[0]}]" if place and isinstance(place[0], int) else name
-    shown = repr(given) if isinstance(given, str | int | float) else f"a {type(given).__name__}"
-    return f"{name} is {shown}; it must be {_RULES[first['type']]}"
-
-
-def _in_python(message: str, names: Collection[str]) -> str:
-    """Name arguments as Python does: `--local-cap`, or `users` or `the local cap` in front."""
-
-    def argument(found: re.Match[str]) -> str:
-        name = re.sub("[- ]", "_", found[1] or found[2])
-        return next((each for each in (name, f"n_{name}") if each in names), found[0])
-
-    message = message.replace("--local-cap none", "local_cap=math.inf")
-    return re.sub(r"--([a-z][a-z-]*)|^(?:the )?([a-z_ ]+?)(?= (?:is|must) )", argument, message)
 
 
 @checked
@@ -136,20 +61,20 @@ def plan(
         low: Lower end of the range of numbers; required for ordered, -1 for other kinds.
         high: Upper end of the range; required for ordered, 1 for other kinds.
         delta: Target delta. Default: the lesser of 1e-6 and 0.1 / n_users.
-        n_min: Minimum users for which the guarantee must hold. Default: all.
+        n_min: Least users for whom anything is released. Default: n_users.
         local_cap: Maximum epsilon of an answer against the shuffler and analyzer together; math.inf
-            for none. Default: 4, the limit of devices.
-        messages_cap: Maximum expected messages per user.
+            for none. Default: 4, the limit of devices, or none for tables and two shufflers.
+        messages_cap: Most expected messages per user. Default: 5 for signed, 7 a number for digits.
         shufflers: Number of shufflers, 1 or 2.
         coalition_epsilon: Target epsilon against the analyzer with either of two shufflers.
         honest_fraction: Share of users on whom the guarantee relies.
 
     Returns:
         A plan. Its `best` and its `runners_up` are designs, each with `protocol`, `mse` (mean
-        squared error) and `local_epsilon`; `guarantees` has one for each coalition.
+        squared error) and `local_epsilon`; it has `guarantees`, one a coalition, and `warnings`.
     """
     asked = {**locals()}
-    return planner.plan(requirements(users=asked.pop("n_users"), **asked))
+    return with_warnings(planner.plan(requirements(users=asked.pop("n_users"), **asked)))
 
 
 @checked
@@ -162,8 +87,8 @@ def simulate(
     low: float | None = None,
     high: float | None = None,
     buckets: int = 1024,
-    delta: float = 1e-6,
-    local_cap: float = math.inf,
+    delta: float | None = None,
+    local_cap: float | None = None,
     messages_cap: float | None = None,
     repeats: int | None = None,
     seed: int = 1,
@@ -175,25 +100,28 @@ def simulate(
         values: A value of each person: a list, tuple, array or Series of texts or numbers. Of
             vectors and tables, rows, a data frame or a dict of columns; of keys, dicts.
         central_epsilon: Target epsilon against the analyzer.
-        kind: Kind of value, as for `plan`.
+        kind: Kind of value, as for `plan`; the possible values are those that occur.
         protocols: Protocols to compare. Default: od-hp; for other kinds than categorical, all.
         low: Lower end of the range of numbers. Default: the least value.
         high: Upper end of the range. Default: the largest value.
         buckets: Number of buckets of ordered values.
-        delta: Target delta.
-        local_cap: Maximum epsilon of an answer against the shuffler and analyzer together.
-        messages_cap: Maximum expected messages per user.
-        repeats: Collections per protocol. Default: 5 to 30, more of small data.
+        delta: Target delta. Default: as for `plan`.
+        local_cap: Maximum epsilon of an answer. Default: as for `plan`.
+        messages_cap: Maximum expected messages per user. Default: as for `plan`.
+        repeats: Collections per protocol. Default: 5 to 30, the more the smaller the data.
         seed: Random seed, 0 or more; the same seed repeats the run.
 
     Returns:
         A row per protocol, with `task`, or None and its `refusal` if no parameters reach the
         target. `errors["mse"].mean` is the mean squared error.
     """
-    if (low is None) != (high is None):
-        raise UsageError("low and high must be given together")
+    people = own_people(values, kind)
     span = None if low is None or high is None else (low, high)
-    asked = Asked(kind, own_people(values, kind), None, span, buckets, seed)
+    if span is None and {low, high} != {None}:
+        raise UsageError("low and high must be given together")
+    if span is None and people.domain_size == 1 and "low" in KINDS[kind].options:
+        raise UsageError("values are all the same: low and high must be given")
+    asked = Asked(kind, people, None, span, buckets, seed)
     limits: dict[str, Any] = {"delta": delta, "local_cap": local_cap, "messages_cap": messages_cap}
     sweep = sweep_of(asked, protocols, [central_epsilon], repeats=repeats, **limits)
     with ThreadPoolExecutor() as pool:  # processes would run an unguarded script again
@@ -205,7 +133,7 @@ def epsilon(
     n_users: int,
     local_epsilon: float,
     *,
-    mechanism: str = "local-hashing",
+    mechanism: Mechanism = "local-hashing",
     alphabet: int | None = None,
     delta: float | None = None,
     dummies: int = 0,
@@ -237,45 +165,48 @@ def epsilon(
 
 
 @checked
-def collect(values: Values, plan: Plan | str | Path) -> LocalRun:
+def collect(
+    values: Values,
+    plan: Annotated[Plan | str | Path, "what sdp.plan returned, or the path of a draft"],
+) -> LocalRun:
     """
     Collect people's values by real services on this machine: processes that call each other.
 
     The noise is always fresh. Cost: some seconds, and about 2 ms for each person.
 
     Args:
-        values: A value of each person, as for `simulate`, at least as many as the plan's n_min;
-            without labels numbers from 0 on.
-        plan: What `plan` found, or the file of a draft, as `shuffledp plan --output` writes it.
+        values: A value of each person, as for `simulate`, at least as many as the plan's n_min: a
+            label, or # and its number; without labels a number from 0 on. Columns must be those of
+            the plan, in any order; rows are in its order.
+        plan: A plan, or the file of a draft, as `shuffledp plan --output` writes it.
 
     Returns:
         A run: its `task`, and its `result` with `estimate` and `guarantees`; `save(json, html)`
-        writes them to a file, and a page.
+        writes them to a file and, if named, a page.
     """
     draft = plan.task_draft(time()) if isinstance(plan, Plan) else drafts.read(Path(plan))
-    return collect_people(own_people(values, protocol_named(draft.protocol).kind), draft)
+    names = [each.name for each in draft.tables.attributes] if draft.tables else draft.labels
+    return collect_people(own_people(values, protocol_named(draft.protocol).kind, names), draft)
 
 
 @checked
 def read(
-    source: Plan | Sequence[SweepRow] | LocalRun | str | Path,
+    source: Annotated[
+        Plan | Sequence[SweepRow] | LocalRun | str | Path,
+        "what sdp.plan, simulate or collect returned, or the path of a JSON result",
+    ],
     frame: Literal["pandas", "polars", "columns"] | None = None,
 ) -> Any:  # noqa: ANN401  # of a library that may not be installed
     """
-    Return what another function found as a data frame of pandas or polars, or as a dict of lists.
+    Return a plan, a simulation or a result as a data frame of pandas or polars, or as a dict.
 
     Args:
         source: A plan, with a row per design; a simulation, with a row per protocol; or a run, or
-            the file of a JSON result, with a row per estimate: `label`, `share` or `mean`,
-            `standard_error`, `interval_low` and others.
-        frame: The library, or columns for a dict. Default: the first one that is installed.
+            the file of a JSON result, with a row per estimate.
+        frame: The library, or columns for a dict of lists. Default: the first that is installed.
     """
-    if isinstance(source, LocalRun):
-        columns = source.view().columns
-    elif isinstance(source, Plan):
-        designs = (source.best, *source.runners_up)
-        names = ("protocol", "mse", "local_epsilon", "messages_per_user", "bytes_per_user")
-        columns = {name: [getattr(each, name) for each in designs] for name in names}
+    if isinstance(source, Plan | LocalRun):
+        columns = source.columns
     elif isinstance(source, str | Path):
         columns = columns_of_file(Path(source))
     else:

@@ -87,10 +87,10 @@ class MatchCountReduction:
         without hashing.
         """
         if not 2 <= answers <= MAX_ANSWERS:  # noqa: PLR2004  # one answer carries no information
-            raise AccountingError(f"the alphabet size is {answers}; it must be 2 .. {MAX_ANSWERS}")
+            raise AccountingError(f"alphabet is {answers}; it must be 2 .. {MAX_ANSWERS}")
         if not local_epsilon >= MIN_LOCAL_EPSILON:
             raise AccountingError(
-                f"local epsilon is {local_epsilon}; it must be at least {MIN_LOCAL_EPSILON}"
+                f"local_epsilon is {local_epsilon}; it must be at least {MIN_LOCAL_EPSILON}"
             )
         collision, third_value = _relations(answers, collision, hashed=hashed)
         total = 1 + (answers - 1) * math.exp(-local_epsilon)
@@ -151,7 +151,7 @@ class MatchCountReduction:
             raise AccountingError(f"l = 1/q is {answers:.6g}; it must be at most {MAX_ANSWERS}")
         if not local_epsilon >= MIN_LOCAL_EPSILON:
             raise AccountingError(
-                f"local epsilon is {local_epsilon}; it must be at least {MIN_LOCAL_EPSILON}"
+                f"local_epsilon is {local_epsilon}; it must be at least {MIN_LOCAL_EPSILON}"
             )
         return cls(
             answers=answers,

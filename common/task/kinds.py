@@ -108,7 +108,7 @@ ITEM_KINDS: Final = tuple(kind for kind, facts in KINDS.items() if facts.histogr
 """Kinds whose result is a histogram of items."""
 TABLES: Final = tuple(dict.fromkeys(name for row in KINDS.values() for name in row.tables))
 """Tables of a draft that only some kinds have."""
-_ONE_ROUND: Final = ": plan one round, with --central-epsilon and --delta divided by their number"
+_ONE_ROUND: Final = ": plan one round, with central_epsilon and delta divided by their number"
 
 
 def check_options(kind: Kind, given: Mapping[str, str]) -> None:

@@ -47,9 +47,10 @@ def check_labels(labels: Sequence[str], domain_size: int) -> None:
         raise TaskError(
             f"a label has {longest} characters; it may have at most {MAX_LABEL_CHARACTERS}"
         )
-    if len({normalize(label) for label in labels}) != len(labels):
-        raise TaskError("two items have the same label")
+    first = dict[str, int]()
     for item, label in enumerate(labels):
+        if (earlier := first.setdefault(normalize(label), item)) != item:
+            raise TaskError(f"two items have the same label: items {earlier} and {item}")
         if _SURROGATE.search(label):
             raise TaskError(
                 f"the label of item {item} contains half of a surrogate pair: it must be valid text"
@@ -58,11 +59,13 @@ def check_labels(labels: Sequence[str], domain_size: int) -> None:
 
 def check_new_labels(labels: Sequence[str]) -> None:
     """
-    Raise TaskError unless a new task's labels are stripped and in Unicode's normal form C.
+    Raise TaskError unless a new task's labels are lines, stripped and in normal form C.
 
     Earlier versions signed tasks with other labels, which stay readable.
     """
     for item, label in enumerate(labels):
+        if len(label.splitlines()) != 1:
+            raise TaskError(f"the label of item {item} is empty, or has a line break")
         if label != label.strip():
             raise TaskError(f"the label of item {item} begins or ends with whitespace")
         if label != normalize(label):

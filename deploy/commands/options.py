@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from typer.models import OptionInfo
 
-from shuffledp.common.errors import SettingsError, UsageError, ValueRangeError, WireError
+from shuffledp.common.errors import PlanError, SettingsError, UsageError, ValueRangeError, WireError
 from shuffledp.common.protocols import Kind
 from shuffledp.common.task.kinds import check_options
 from shuffledp.common.task_digest import DIGEST_BYTES, TaskDigest
@@ -162,7 +162,11 @@ def _runner(function: Callable[..., object]) -> Callable[..., None]:
         if "connections" in signature.parameters:
             given["connections"] = connections_of(**{name: given.pop(name) for name in _GLOBAL})
         given["context"] = context
-        answer: Any = function(**{name: given[name] for name in signature.parameters})
+        try:
+            answer: Any = function(**{name: given[name] for name in signature.parameters})
+        except (UsageError, PlanError) as error:
+            error.args = (as_options(context, str(error)),)
+            raise
         if signature.return_annotation == Printed:
             fields, text, *failed = answer
             print_answer(fields, text, json=given["json"])
@@ -181,6 +185,18 @@ def _add_those_before(context: typer.Context, given: dict[str, Any]) -> None:
         elif before:
             option = f"--{name.replace('_', '-')}"
             raise UsageError(f"drop {option}: {context.info_name} does not use it")
+
+
+def as_options(context: typer.Context, message: str) -> str:
+    """Return a message on arguments with options: `--local-cap none` for local_cap=math.inf."""
+    for each in context.command.params:
+        option, name = each.opts[0], str(each.name)
+        if option.startswith("--"):
+            message = re.sub(rf"(?<![\w/.-])(n_)?{name}=(?=\w)", f"{option} ", message)
+            long = name if "_" in name else f"n_{name}"  # other words are arguments in front only
+            alone = rf"(?<![\w/.-]){long}(?![\w/=]|[.-]\w)|^{name}(?= is | must |: )"
+            message = re.sub(alone, option, message)
+    return message.replace(" math.inf", " none")
 
 
 def _texts(described: object) -> tuple[str, dict[str, str]]:
@@ -241,7 +257,7 @@ def parse_cap(text: str) -> float:
     try:
         return math.inf if text == "none" else float(text)
     except ValueError as error:
-        raise UsageError("the local cap must be a number, or none") from error
+        raise UsageError("local_cap must be a number, or none") from error
 
 
 def parse_shares(head: str) -> tuple[float, ...]:

@@ -93,12 +93,16 @@ class Dataset:
             items = [*wrong]
             rows = np.add(items, 1) if self.rows is None else self.rows[items]
             first, people = int(rows.argmin()), int(self.counts[items].sum())
-            column = f", column {self.column}" * (self.column not in {"", files.VALUE})
             raise TaskError(
-                f"row {rows[first]} of {self.name}{column}: {wrong[items[first]]} (people whose "
-                f"values break a rule: {people:,})"
+                f"{self.place(rows[first])}: {wrong[items[first]]} (people whose values break a "
+                f"rule: {people:,})"
             )
         return found
+
+    def place(self, row: int) -> str:
+        """Return the place of a row, counted from 1, for errors."""
+        column = f", column {self.column}" * (self.column not in {"", files.VALUE})
+        return f"row {row} of {self.name}{column}"
 
     def draw(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw n_users people as `sample_counts` does; return their items in random order."""

@@ -3,14 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from shuffledp.common.messages.guarantee import claimed, rounded_up
 from shuffledp.common.messages.result import BitTable, Result
+from shuffledp.common.runtime.arguments import checked
 from shuffledp.common.task.task import Task
 from shuffledp.deploy.pages.result_page import result_page
 from shuffledp.deploy.results import distribution_view, estimate_table, export, result_view
 from shuffledp.deploy.terminal import files, json_output
+
+_Path = Annotated[str | Path, "the path of a file to write"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -40,13 +43,20 @@ class LocalRun:
         asked = distribution_view.Questions(batch=self.result, task=task)
         return result_view.result_view(estimate, task, most=most, candidates=texts, questions=asked)
 
+    @property
+    def columns(self) -> estimate_table.Columns:
+        """The view's columns."""
+        return self.view().columns
+
     def as_json(self) -> dict[str, Any]:
         """Return the content of a result's file."""
         fields, view = export.as_json(self.result), self.view()
         seconds = {**self.seconds, **fields["seconds"]}
         return {**fields, **export.task_as_json(self.task), "seconds": seconds, **view.fields}
 
-    def save(self, output: str | Path, html: str | Path, *, quiet: bool = True) -> None:
-        """Write the result to `output` and its page to `html`; `quiet` if the caller names them."""
-        files.write(Path(output), json_output.dumps(self.as_json()), quiet=quiet)
-        files.write(Path(html), result_page(self.result, self.task, self.view()), quiet=quiet)
+    @checked
+    def save(self, json: _Path, html: _Path | None = None, *, quiet: bool = True) -> None:
+        """Write the result to `json` and its page to `html`; `quiet` if the caller names them."""
+        files.write(Path(json), json_output.dumps(self.as_json()), quiet=quiet)
+        if html is not None:
+            files.write(Path(html), result_page(self.result, self.task, self.view()), quiet=quiet)

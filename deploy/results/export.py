@@ -113,7 +113,7 @@ def columns_of_file(path: Path) -> Columns:
         lists = {**fields, **(fields.get("owners") or {})}
         size = len(next(lists[name] for name in _ESTIMATES if name in lists))
     except (ValueError, TypeError, StopIteration, RecursionError) as error:
-        rule = "is not a JSON result of one table; pandas and polars read CSV and Parquet"
+        rule = "is not a JSON result of one table of estimates"
         raise UsageError(f"{path} {rule}") from error
     kept = {n: each for n, each in lists.items() if isinstance(each, list) and len(each) == size}
     return {_COLUMN_NAMES.get(name, name.removesuffix("s")): each for name, each in kept.items()}

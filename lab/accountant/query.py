@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 import scipy
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -28,6 +28,9 @@ from shuffledp.lab.bounds.attack import epsilon_lower
 from shuffledp.lab.bounds.other_bounds import compare
 
 Subject = MatchCountReduction | general_blanket.BlanketPair
+_Hashing = Literal["grr", "local-hashing"]
+Mechanism = Literal[_Hashing, "symmetric-unary", "optimized-unary", "duchi", "piecewise", "laplace"]
+"""Mechanisms that a local ε describes."""
 
 _BLANKET: Final = "privacy blanket, general form, rounded up ([BBGN19]; lab/bounds)"
 _HASHED: Final = {"grr": False, "local-hashing": True}
@@ -198,13 +201,13 @@ class Query:
             raise AccountingError(f"the mechanism is {mechanism}; F,P,Q,HASHES are for rappor only")
         if self.eps_l is None:
             raise AccountingError(
-                f"{mechanism} needs a local epsilon: --local-epsilon, or eps_l in a file"
+                f"{mechanism} needs a local epsilon: local_epsilon, or eps_l in a file"
             )
         if mechanism in _OF_EPSILON:
             return _OF_EPSILON[mechanism](self.eps_l)
         if self.k is None:
             raise AccountingError(
-                f"{mechanism} needs the size of its alphabet: --alphabet, or k in a file"
+                f"{mechanism} needs the size of its alphabet: alphabet=SIZE, or k in a file"
             )
         return MatchCountReduction.for_epsilon(
             answers=self.k, local_epsilon=self.eps_l, hashed=_HASHED[mechanism], collision=self.coll
@@ -272,8 +275,8 @@ class Query:
         general = isinstance(subject, general_blanket.BlanketPair)
         if (self.delta is None) == (self.eps is None):
             raise AccountingError(
-                "give exactly one of --delta, to compute epsilon, and --central-epsilon, to "
-                "compute delta; in a file, give delta or eps"
+                "give one of delta=DELTA, for epsilon, and central_epsilon, for delta; in a file, "
+                "give delta or eps"
             )
         epsilon_of, delta_of, theorem = _bounds(subject, anonymity_set)
         if self.delta is None:
@@ -364,4 +367,4 @@ def _option(name: re.Match[str]) -> str:
     key = "random_dummies" if name[0].startswith("M_") and name[0] not in _OPTIONS else name[0]
     option = _OPTIONS.get(key, key)
     known = option in {*_OPTIONS.values(), "random_dummies"}
-    return f"--{option.replace('_', '-')}" if known else key
+    return {"users": "n_users"}.get(option, option) if known else key

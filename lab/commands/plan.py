@@ -1,6 +1,8 @@
 """`shuffledp plan`: find the best parameters that meet a guarantee."""
 
 import math
+from dataclasses import replace
+from functools import partial
 from typing import Final, Literal
 
 import typer
@@ -120,6 +122,7 @@ def plan(
     from shuffledp.common.task.kinds import KINDS
     from shuffledp.deploy.tasks.value_parser import parse_breakdown, parse_tables
     from shuffledp.lab.planning import plan_view, planner, question
+    from shuffledp.lab.planning.plan_warnings import with_warnings
 
     console, cap = terminal(stderr=json), question.default_local_cap(rounds)
     options.check_kinds(context)
@@ -137,7 +140,11 @@ def plan(
     target = question.requirements(**{name: asked[name] for name in asked.keys() - _PARSED})
     with console.status("Planning") as status:
         found = planner.plan(target, lambda name: status.update(f"Planning {name}"))
-        least = planner.least_errors(found, cap)
+        least, found = planner.least_errors(found, cap), with_warnings(found)
+    named = partial(options.as_options, context)
+    warnings = tuple(map(named, found.warnings))
+    left_out = {name: named(why) for name, why in found.left_out.items()}
+    found = replace(found, warnings=warnings, left_out=left_out)
     if output is not None:
         write(output, plan_view.draft(found, SystemClock().now()))
     if json:

@@ -1,5 +1,6 @@
 """`shuffledp simulate` and `reproduce`: compare protocols, and repeat published experiments."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -139,7 +140,8 @@ def simulate(
     )
     console = terminal(stderr=json)
     with table.progress_bar(console) as progress:
-        rows = run(sweep, progress)
+        found = run(sweep, progress)
+    rows = [replace(row, refusal=options.as_options(context, row.refusal)) for row in found]
     written = list[Path]()
     if csv is not None:
         write(csv, table.as_csv(rows))

@@ -1,27 +1,21 @@
 """Show a plan as tables, as JSON and as a task draft."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any
 
 from rich.console import Console
 
 from shuffledp.common.errors import PlanError
-from shuffledp.common.messages.guarantee import delta_warnings, rounded_up
+from shuffledp.common.messages.guarantee import rounded_up
 from shuffledp.common.task.cluster_dummies import ClusterDummies
 from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.shuffling import Shuffling
 from shuffledp.deploy.tasks.drafts import as_toml, shuffler_table
-from shuffledp.deploy.tasks.forecast import DEVICE_CAPS, device_totals
 from shuffledp.deploy.terminal import tables
 from shuffledp.lab.planning.design import Design
-from shuffledp.lab.planning.hierarchies import quantiles_beside
 from shuffledp.lab.planning.planner import DAYS_TO_DEADLINE, Plan
-from shuffledp.user_agent.policy import Claim
-
-_UNUSED: Final = 0.9
-"""Share of the target ε below which a plan's ε is said to be limited by the local cap."""
 
 
 def least_sentence(least: Mapping[str, float]) -> str:
@@ -42,7 +36,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "guarantees": plan.guarantees,
         "runners_up": [_design_as_json(other) for other in plan.runners_up],
         "two_shufflers": plan.two_shufflers and _design_as_json(plan.two_shufflers),
-        "warnings": delta_warnings(target.delta, target.n_users),
+        "warnings": list(plan.warnings),
         "left_out": dict(plan.left_out),
         "users": target.n_users,
         "n_min": target.n_min,
@@ -121,7 +115,7 @@ def draft(plan: Plan, now: float) -> str:
     if target.rounds > 1 and not target.draft_fields.get("population"):
         raise PlanError(
             f"a draft for {target.rounds} rounds needs the name of its population, whose releases "
-            "share one budget: use --population"
+            "share one budget: use population=NAME"
         )
     one = best.draft.relay is None
     weakest = "shuffler+analyzer" if one else "either-shuffler"
@@ -186,8 +180,7 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
     console.print(legend, style="dim", highlight=False)
     for name, why in plan.left_out.items():
         console.print(f"{name} is skipped: {why}.", style="dim")
-    warnings = (f"{each}." for each in delta_warnings(target.delta, target.n_users))
-    for note in (*warnings, *_notes(plan)):
+    for note in plan.warnings:
         console.print(f"[bold]Note:[/bold] {note}")
     if not guarantees:
         return
@@ -195,79 +188,6 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
     tables.print_guarantees(plan.guarantees, title, console)
     if any(row.coalition == "analyzer+sybils" for row in plan.guarantees):
         console.print("With one-time tokens (task create --token-key), nobody can make users up.")
-
-
-def _notes(plan: Plan) -> Iterator[str]:
-    """Yield warnings about device limits, too few users, and errors that are not predicted."""
-    target, design = plan.target, plan.best
-    kind, claim = "coalition" if design.draft.relay else "local", Claim.of(design.task)
-    names = (f"{kind}_epsilon_cap", f"total_{kind}_epsilon_cap", "total_central_epsilon_cap")
-    caps = [DEVICE_CAPS[name] for name in names]
-    central, total = device_totals(claim, target.rounds, DEVICE_CAPS["total_delta_cap"])
-    costs = (getattr(claim, f"{kind}_epsilon"), total, central)
-    if any(epsilon > cap for epsilon, cap in zip(costs, caps, strict=True)):
-        yield (
-            f"devices with default settings refuse this plan. Their limits are a {kind} epsilon of "
-            "{:g} per answer and {:g} in total, and a central epsilon of {:g} in total; the plan "
-            "needs {}, {} and {}, as devices add up claims."
-        ).format(*caps, *map(rounded_up, costs))
-    epsilon, cap = plan.central_guarantee.epsilon, target.local_cap
-    unused = target.trust != "none" and epsilon < _UNUSED * target.central_epsilon
-    # For other designs, binding constraints say so.
-    if unused and math.isfinite(cap) and not design.kind.of_items:
-        yield (
-            f"the local cap of {cap:g} limits this plan, which needs a central epsilon of "
-            f"{rounded_up(epsilon)} only. --local-cap none or a larger one may have less error; "
-            "devices must allow it."
-        )
-    error, (most, what) = math.sqrt(design.mse), design.kind.largest_error(target)
-    if error > most:
-        yield (
-            f"too few users: the standard error of {error:.2g} exceeds {most:g}, {what}; raise "
-            "--users or --central-epsilon."
-        )
-    if target.n_min == target.n_users:
-        yield (
-            f"with fewer than {target.n_min:,} users, nothing is released; plan for fewer with "
-            "--n-min."
-        )
-    yield from _notes_on_liars(design)
-    if beside := quantiles_beside(target):
-        yield f"{beside}."
-    if design.floor:
-        yield "the predicted error is a lower bound: decoding many candidates increases it."
-    if any(shown.biased for shown in (design, *plan.runners_up)):
-        yield (
-            "an error marked + bias is of the noise alone: the bias of the projection depends on "
-            "the values, and may be larger."
-        )
-
-
-def _notes_on_liars(design: Design) -> Iterator[str]:
-    """Yield warnings about dishonest users and, for clusters, about all who depart from them."""
-    target, plain = design.target, math.isinf(design.local_epsilon)
-    if not isinstance(design.unclaimed.dummies, ClusterDummies):
-        if plain and not design.kind.of_items:
-            yield (
-                f"one dishonest submission can move {design.kind.error_of} as much as "
-                f"{rounded_up(max(design.influence))} honest users can."
-            )
-        return
-    up, down = map(rounded_up, design.influence)
-    yield (
-        f"one dishonest submission can add {up} users to a value, or take {down} away"
-        f"{'; --influence-cap sets a limit' * math.isinf(target.influence_cap)}."
-    )
-    if target.honest_fraction == 1:
-        yield (
-            "users who send no clusters, or tell the analyzer theirs, leave signed with fewer, "
-            "and its guarantee soon fails; plan for them with --honest-fraction."
-        )
-    if plain:
-        yield (
-            "signed has no local noise: if the shuffler and the analyzer pool what they saw, "
-            "nothing is guaranteed. Where that matters, set --local-cap."
-        )
 
 
 def _cells(design: Design) -> dict[str, str]:

@@ -86,10 +86,21 @@ class Plan:
     two_shufflers: Design | None = None
     """The best design with two shufflers; None if there is none."""
 
+    warnings: tuple[str, ...] = ()
+    """What to know before collecting, of `plan_warnings`."""
+
     def __repr__(self) -> str:
-        """Return one line, for notebooks."""
+        """Return a line, and one for each warning, for notebooks."""
         best, error = self.best, f"mean squared error {self.best.mse:.3g}"
-        return f"<{best.protocol}: {error}, local ε {best.local_epsilon:g}>"
+        first = f"<{best.protocol}: {error}, local ε {best.local_epsilon:g}>"
+        return "\n".join([first, *self.warnings])
+
+    @property
+    def columns(self) -> dict[str, Sequence[object]]:
+        """A row per design, the best first, by column."""
+        names = ("protocol", "mse", "local_epsilon", "messages_per_user", "bytes_per_user")
+        designs = (self.best, *self.runners_up)
+        return {name: [getattr(each, name) for each in designs] for name in names}
 
     @property
     def target(self) -> Requirements:

@@ -325,7 +325,7 @@ PLANNED_KINDS: Final[Mapping[Kind, PlannedKind]] = {
     "categorical": PlannedKind(
         *("a share", share_variances, _describe_items),
         of_items=True,
-        largest_error=lambda target: (max(target.head), "the largest share of --head"),
+        largest_error=lambda target: (max(target.head), "the largest expected share"),
     ),
     "ordered": PlannedKind("the share below an edge", prefix_variances, _describe_items),
     "string": PlannedKind(
@@ -344,8 +344,8 @@ PLANNED_KINDS: Final[Mapping[Kind, PlannedKind]] = {
     "key-value": PlannedKind("the share of a key that half of the users own", _pair_errors),
     "table": PlannedKind(
         *("a cell after least squares", _table_errors, _describe_tables),
-        messages_by=": one for each table (--pairs lists fewer), and users' dummies (none with "
-        "--trust shuffler-dummies)",
+        messages_by=": one for each table (pairs lists fewer), and users' dummies (none with "
+        "trust=shuffler-dummies)",
         figures=_table_figures,
         sentence="Standard errors in users: a cell of a table {sd_cell_raw:.4g}, after least "
         "squares {sd_cell:.4g}; a value of one attribute {sd_margin_raw:.4g} by one table, after "

@@ -92,9 +92,9 @@ def check_trust(protocol: str, target: Requirements) -> None:
     by_users, needed = row.shuffler_distribution == "none", list[str]()
     trust = "anonymity" if by_users or two else "shuffler-dummies"
     if row.noiseless and math.isfinite(target.local_cap):
-        needed.append(f"--local-cap none instead of {target.local_cap:g}")
+        needed.append(f"local_cap=math.inf instead of {target.local_cap:g}")
     if (row.noiseless or not by_users) and target.trust not in {trust, "shuffler-dummies"}:
-        needed.append(f"--trust {trust} instead of {target.trust}")
+        needed.append(f"trust={trust} instead of {target.trust}")
     if needed:
         why = "has no local noise" if row.noiseless else "has dummies by the shuffler"
         raise PlanError(f"{protocol} {why}, so it needs {' and '.join(needed)}")

@@ -48,15 +48,19 @@ def requirements(
     """
     facts = KINDS[kind]
     size = (len(labels) or 1) if domain_size is None else domain_size
+    least, most = facts.sizes
+    if labels and not least <= len(labels) <= most:
+        bound = f"at least {least}" if len(labels) < least else f"at most {most}"
+        raise UsageError(f"labels has {len(labels)} texts; for {kind} data it must have {bound}")
     if facts.counted and domain_size is None and not labels:
-        raise UsageError(f"--domain-size is missing: {facts.counted}")
+        raise UsageError(f"domain_size is missing: {facts.counted}")
     if attributes:
         row = domain_spec.AttributeSpec
         named = (row(name=name, labels=tuple(of)) for name, of in attributes.items())
         tables = TableDraft(attributes=tuple(named))
     if "tables" in facts.tables:
         if tables is None:
-            raise UsageError("--attributes is missing: the values of each attribute")
+            raise UsageError("attributes is missing: the values of each attribute")
         size = len(tables.attributes)
     fields: dict[str, Any] = {"labels": tuple(labels), "breakdown": breakdown, "tables": tables}
     fields |= {"open": form, "population": population}
@@ -64,7 +68,7 @@ def requirements(
     ends: dict[str, Any] = {"low": low, "high": high}
     absent = [name for name, end in ends.items() if end is None]
     if len(absent) == 1 or (absent and "spacing" in facts.options):
-        raise UsageError(f"--{absent[0]} is missing: --low and --high are the ends of the range")
+        raise UsageError(f"{absent[0]} is missing: low and high are the ends of the range")
     ends = {} if absent else {name: end + 0.0 for name, end in ends.items()}  # 0.0 for -0.0
     if "spacing" in facts.options:
         fields["edges"] = domain_spec.EdgesSpec(spacing=spacing, buckets=size, unit=unit, **ends)
@@ -101,5 +105,5 @@ def usual_local_cap(kind: Kind, rounds: int, shufflers: int) -> float:
 def coalition_target(given: float | None, shufflers: int, rounds: int = 1) -> float:
     """Return the given coalition ε, or the default; raise UsageError if it has no use."""
     if given is not None and shufflers == 1:
-        raise UsageError("--coalition-epsilon is for two shufflers; use --shufflers 2")
+        raise UsageError("coalition_epsilon is for two shufflers; use shufflers=2")
     return default_local_cap(rounds, "coalition") if given is None else given

@@ -43,7 +43,7 @@ Noises = tuple[ItemNoise, ...]
 _UNUSED_DEADLINE: Final = 4_000_000_000
 _ROUNDING: Final = 1e-9
 """Amount by which the sum of decimal shares may exceed 1."""
-_WHOLE: Final = frozenset({"users", "n_min", "the domain size", "rounds"})
+_WHOLE: Final = frozenset({"n_users", "n_min", "domain_size", "rounds"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,23 +101,23 @@ class Requirements:
         items = KINDS[self.kind].histogram
         optional = [each for each in dataclasses.fields(self) if each.default is not MISSING]
         given = [each.name for each in optional if getattr(self, each.name) != each.default]
-        check_options(self.kind, {name: f"--{name.replace('_', '-')}" for name in given})
+        check_options(self.kind, {name: name for name in given})
         least_cap = MIN_CENTRAL_EPSILON if items else MIN_VALUE_EPSILON
         for name, value, least, most in (
-            ("users", self.n_users, 1, MAX_USERS),
+            ("n_users", self.n_users, 1, MAX_USERS),
             ("n_min", self.n_min, 1, MAX_USERS),
-            ("the domain size", self.domain_size, 2 if items else 1, MAX_DOMAIN_SIZE),
+            ("domain_size", self.domain_size, 2 if items else 1, MAX_DOMAIN_SIZE),
             ("rounds", self.rounds, 1, MAX_ROUNDS),
-            ("the central epsilon", self.central_epsilon, MIN_CENTRAL_EPSILON, MAX_EPSILON),
-            ("the number of shufflers", self.shufflers, 1, 2),
-            ("the coalition epsilon", self.coalition_epsilon, MIN_CENTRAL_EPSILON, MAX_EPSILON),
-            ("the local cap", self.local_cap, least_cap, math.inf),
-            ("the messages cap", self.messages_cap, 1, math.inf),
-            ("the bytes cap", self.bytes_cap, envelope_bytes(PLAIN_REPORT.itemsize, 1), math.inf),
-            ("the influence cap", self.influence_cap, 1, math.inf),
-            ("the mean squared error", self.max_mse, 0, math.inf),
-            ("the margin share", self.margin_share, 0.001, 0.999),
-            ("the honest fraction", self.honest_fraction, 1 / MAX_USERS, 1),
+            ("central_epsilon", self.central_epsilon, MIN_CENTRAL_EPSILON, MAX_EPSILON),
+            ("shufflers", self.shufflers, 1, 2),
+            ("coalition_epsilon", self.coalition_epsilon, MIN_CENTRAL_EPSILON, MAX_EPSILON),
+            ("local_cap", self.local_cap, least_cap, math.inf),
+            ("messages_cap", self.messages_cap, 1, math.inf),
+            ("bytes_cap", self.bytes_cap, envelope_bytes(PLAIN_REPORT.itemsize, 1), math.inf),
+            ("influence_cap", self.influence_cap, 1, math.inf),
+            ("max_mse", self.max_mse, 0, math.inf),
+            ("margin_share", self.margin_share, 0.001, 0.999),
+            ("honest_fraction", self.honest_fraction, 1 / MAX_USERS, 1),
         ):
             rule = f"{name} is {value:.10g}; it must lie between {least:.10g} and {most:.10g}"
             _require(least <= value <= most, rule)
@@ -126,12 +126,12 @@ class Requirements:
                 _require(whole, f"{name} is {value:.10g}; it must be a whole number")
         _require(
             self.shufflers == 1 or math.isinf(self.local_cap),
-            f"the local cap is {self.local_cap:g}; with two shufflers reports have no local noise: "
-            "use --local-cap none, and --coalition-epsilon",
+            f"local_cap is {self.local_cap:g}; with two shufflers reports have no local noise: "
+            "leave it out, and use coalition_epsilon",
         )
         _require(
             self.n_min <= self.n_users,
-            f"n_min is {self.n_min} and users is {self.n_users}; n_min must be at most users, "
+            f"n_min is {self.n_min} and n_users is {self.n_users}; n_min must be at most n_users, "
             "because a smaller batch is never released",
         )
         least_delta = MIN_DELTA if self.rounds == 1 else MIN_COMPOSED_DELTA
@@ -147,7 +147,7 @@ class Requirements:
         )
         _require(
             self.honest >= 1,
-            f"an n_min of {self.n_min} and an honest fraction of {self.honest_fraction:g} leave "
+            f"an n_min of {self.n_min} and an honest_fraction of {self.honest_fraction:g} leave "
             f"no honest user; n_min must be at least {math.ceil(1 / self.honest_fraction)}",
         )
         shares, total = len(self.head), math.fsum(self.head)

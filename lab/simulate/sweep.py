@@ -15,14 +15,14 @@ import shuffledp.common.runtime.blas_threads  # noqa: F401  # for the workers of
 from shuffledp.common.accounting.guarantees import published_claim
 from shuffledp.common.crypto.hpke_pool import worker_pool
 from shuffledp.common.errors import ShuffleDpError, TaskError, UsageError
-from shuffledp.common.messages.guarantee import REPLACE_ONE
+from shuffledp.common.messages.guarantee import REPLACE_ONE, default_delta
 from shuffledp.common.protocols import PROTOCOLS, protocol_named, protocols_of
 from shuffledp.common.task.kinds import KINDS
 from shuffledp.common.task.specs import check_int_range, check_range
 from shuffledp.common.task.task import Task
 from shuffledp.lab.planning.central_mechanisms import CentralErrors
 from shuffledp.lab.planning.planner import search
-from shuffledp.lab.planning.question import coalition_target
+from shuffledp.lab.planning.question import coalition_target, usual_local_cap
 from shuffledp.lab.planning.requirements import Accounting, Requirements
 from shuffledp.lab.simulate.accuracy import LEAST_REPEATS, Repeat, Summary
 from shuffledp.lab.simulate.populations import SIMULATED_KINDS, Asked, Population, Seed
@@ -64,7 +64,18 @@ class SweepRow:
         found = self.refusal
         if self.task is not None:
             found = f"mean squared error {self.errors['mse'].format('.3g')}"
+            found += f"; {self.warning}" * bool(self.warning)
         return f"<{self.protocol} at central ε {self.target_epsilon:g}: {found}>"
+
+    @property
+    def warning(self) -> str:
+        """Reason why the estimates say nothing; empty without one."""
+        numbers = self.population.question.get("numbers")
+        half = (numbers.high - numbers.low) / 2 if numbers else 0.5
+        if self.repeats and not any(run.mse_theory for run in self.repeats):
+            return "too few users: nothing was found"
+        poor = self.repeats and self.errors["mse"].mean > half**2
+        return "too few users: the middle of the range is a better guess" if poor else ""
 
     @property
     def errors(self) -> Mapping[str, Summary]:
@@ -80,7 +91,7 @@ class SweepRow:
             "target_epsilon": self.target_epsilon,
             "accounting": self.accounting,
             "dataset": people.name,
-            "remarks": " ".join(people.remarks),
+            "remarks": " ".join(filter(None, (*people.remarks, self.warning))),
             "n_users": people.n_users,
             "domain_size": people.domain_size,
             **{f"central_{name}": error for name, error in self.reference.items()},
@@ -182,10 +193,12 @@ def sweep_of(
     messages_cap: float | None = None,
     shufflers: int = 1,
     coalition_epsilon: float | None = None,
+    delta: float | None = None,
+    local_cap: float | None = None,
     **settings: Any,  # noqa: ANN401  # further fields
 ) -> Sweep:
     """
-    Draw the people, and return their sweep; None and empty stand for a command's defaults.
+    Draw the people, and return their sweep; None and empty stand for a plan's defaults.
 
     Raises UsageError for an unknown accounting, or a protocol that is unknown or for other data,
     TaskError for a number out of range.
@@ -218,6 +231,8 @@ def sweep_of(
         messages_cap=math.inf if messages_cap is None else messages_cap,
         shufflers=shufflers,
         coalition_epsilon=coalition_target(coalition_epsilon, shufflers),
+        delta=default_delta(population.n_users) if delta is None else delta,
+        local_cap=usual_local_cap(kind, 1, shufflers) if local_cap is None else local_cap,
         seed=asked.seed,
         **settings,
     )

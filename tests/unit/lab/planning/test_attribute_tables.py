@@ -163,13 +163,13 @@ def test_chosen_pairs_cost_less_than_all() -> None:
         (
             "tables",
             {"messages_cap": 3.01},
-            r"cap is 3.01: one for each table \(--pairs lists fewer\), and",
+            r"cap is 3.01: one for each table \(pairs lists fewer\), and",
         ),
         ("tables", {"bytes_cap": 200}, "bytes per user; the bytes cap is 200"),
         ("tables", {"influence_cap": 3}, "users moved by one submission"),
-        ("tables", {"local_cap": 4.0}, "tables has no local noise, so it needs --local-cap none"),
+        ("tables", {"local_cap": 4.0}, "tables has no local noise, so it needs local_cap=math.inf"),
         ("tables", {"shufflers": 2}, "two shufflers add their own"),
-        ("geo-tables", {}, "needs --trust shuffler-dummies instead of anonymity"),
+        ("geo-tables", {}, "needs trust=shuffler-dummies instead of anonymity"),
     ],
 )
 def test_caps_and_trust_refuse_a_plan(protocol: str, changes: dict[str, Any], words: str) -> None:

@@ -140,7 +140,7 @@ def test_the_length_of_a_report_is_that_of_a_task() -> None:
         ({"bulk_share": 1.5}, "the share in bulk is 1.5; it must lie between 0 and 1"),
         ({"reports_per_user": 0}, "reports per user is 0"),
         ({"peak": 0.5}, "the peak factor is 0.5"),
-        ({"shufflers": 3}, "the number of shufflers is 3; it must lie between 1 and 2"),
+        ({"shufflers": 3}, "shufflers is 3; it must lie between 1 and 2"),
         ({"opening_microseconds": -1}, "the microseconds per opening is -1"),
     ],
 )

@@ -120,7 +120,7 @@ def test_many_numbers_share_a_noise_for_each_digit() -> None:
 
 def test_noise_is_refused_without_trust_or_possible_numbers() -> None:
     """A shuffler that only permutes adds none; ε = .0001 needs more than it can add."""
-    with pytest.raises(PlanError, match="--trust shuffler-dummies instead of ano"):
+    with pytest.raises(PlanError, match="trust=shuffler-dummies instead of ano"):
         designed("geo-digits", _target(10_000, 1.0))
     with pytest.raises(PlanError, match="has no local noise"):
         designed("geo-digits", _target(10_000, 1.0, trust="shuffler-dummies", local_cap=4.0))

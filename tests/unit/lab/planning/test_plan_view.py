@@ -23,6 +23,7 @@ from shuffledp.deploy.tasks.task_view import preview
 from shuffledp.deploy.terminal.json_output import dumps
 from shuffledp.lab.planning.central_mechanisms import gaussian_mse
 from shuffledp.lab.planning.plan_view import draft, least_sentence, show, to_json
+from shuffledp.lab.planning.plan_warnings import with_warnings
 from shuffledp.lab.planning.planner import Plan, plan
 from shuffledp.lab.planning.question import default_local_cap
 from shuffledp.user_agent.policy import Claim, composed_total
@@ -63,13 +64,13 @@ def _plan(**changes: Any) -> Plan:
         "local_cap": 6.0,
         "honest_fraction": 0.9,
     }
-    return plan(small_requirements(**fields | changes))
+    return with_warnings(plan(small_requirements(**fields | changes)))
 
 
 @cache
 def _value_plan(kind: Kind) -> Plan:
     """Plan with a local cap that meets the target at once, which is quick."""
-    return plan(value_requirements(kind, local_cap=0.75, draft_fields=_FIELDS[kind]))
+    return with_warnings(plan(value_requirements(kind, local_cap=0.75, draft_fields=_FIELDS[kind])))
 
 
 def test_a_bytes_cap_limits_the_average_submission() -> None:
@@ -81,7 +82,7 @@ def test_a_bytes_cap_limits_the_average_submission() -> None:
     assert 116 <= found["bytes_per_user"] <= 125
     most = [capped.most_messages(hashed=hashed) for hashed in (False, True)]
     assert most == pytest.approx([120 / 52, 120 / 60])
-    with pytest.raises(UsageError, match="the bytes cap is 100; it must lie between 116 and inf"):
+    with pytest.raises(UsageError, match="--bytes-cap is 100; it must lie between 116 and inf"):
         shown("plan", *asked, "--bytes-cap", "100")
 
 
@@ -287,7 +288,7 @@ def test_the_task_of_a_draft_of_digits_keeps_the_plan(
     """Radices, dummies and noise are read as written; so are the claims, which are the plan's."""
     best = designed(protocol, value_requirements(**changes))
     guarantee = claimed_guarantee(best.parameters, best.target.n_min)
-    found = Plan(best=best, runners_up=(), central_guarantee=guarantee)
+    found = with_warnings(Plan(best=best, runners_up=(), central_guarantee=guarantee))
     task = _task(found, tmp_path)
     text = " ".join(printed(partial(show, found, guarantees=False), width=200).split())
     fields = json.loads(dumps(to_json(found)))
@@ -337,23 +338,23 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
     assert "default limit of devices" not in more
     assert "Their limits are a local epsilon of 4 per answer" in more
     assert "fewer than 50,000 users" in text
-    assert "exceeds 0.05, the largest share of --head; raise" in few
+    assert "exceeds 0.05, the largest expected share; raise" in few
     assert "Note" not in quiet
 
 
 _REFUSED: Final = """
-ITEMS --local-cap much | local cap must be a number, or none
+ITEMS --local-cap much | --local-cap must be a number, or none
 ITEMS --head 0.1;0.2 | head must be shares such as
 ITEMS --output /no/such/draft.toml | folder does not exist
 ITEMS --coalition-epsilon 2 | two shufflers; use --shufflers 2
 ITEMS --shufflers 3 | shufflers is 3; it must lie between 1 and 2
-ITEMS --shufflers 2 --local-cap 4 | the local cap is 4; with two shufflers reports have no
+ITEMS --shufflers 2 --local-cap 4 | --local-cap is 4; with two shufflers reports have no
 ITEMS --low 0 | --low is for data of these kinds: ordered, mean
 ITEMS --task-kind ordered --low 0 --high 9 --head 0.2 | kinds: categorical; this is ordered data
 MEAN --task-kind string --shufflers 2 | --shufflers is for data of these kinds:
 MEAN --task-kind categorical | --domain-size is missing: the number of possible values
-MEAN --rounds 2 | this is mean data: plan one round, with --central-epsilon and --delta divided
-MEAN --low 5 | --high is missing: --low and --high are the ends of the range
+MEAN --rounds 2 | this is mean data: plan one round, with --central-epsilon and delta divided
+MEAN --low 5 | --high is missing: low and high are the ends of the range
 MEAN --task-kind vector | the length of a vector
 MEAN --task-kind key-value | the number of keys
 MEAN --task-kind string --high 1 | --high is for data of these
@@ -414,7 +415,7 @@ def test_a_delta_that_allows_publishing_somebody_is_warned_of(
     found = shown_json("plan", "--task-kind", "mean", *asked)
 
     assert delta == found["delta"]
-    assert warned == bool(found["warnings"])
+    assert warned == any("in the clear" in each for each in found["warnings"])
     assert warned == ("allows publishing one of these people in the clear" in text)
     assert ("the lesser of 1e-6 and 0.1 / --users" in text) == (not arguments)
 

@@ -101,7 +101,7 @@ _REFUSED: Final = """
 --plot nowhere/picture | nowhere/picture cannot be written
 --csv nowhere/rows.csv | its folder does not exist
 --column age | the column is age; only
---local-cap low | the local cap must be a number
+--local-cap low | --local-cap must be a number
 --task-kind mean --accounting tight | --accounting is for data of these kinds: categorical
 --task-kind ordered --accounting tight | --accounting is for data of these kinds: categorical
 --task-kind mean --figure 3 | --figure is for data of these kinds: categorical

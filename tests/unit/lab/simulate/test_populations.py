@@ -178,7 +178,7 @@ def test_an_unreachable_target_is_a_row_with_its_reason() -> None:
 
     assert "no local epsilon meets a central epsilon of 0.0001" in refused.as_json()["refusal"]
     assert "priv-kv (tight) is skipped: " in text
-    with pytest.raises(UsageError, match="the local cap is 0"):
+    with pytest.raises(UsageError, match="local_cap is 0"):
         _run("mean", local_cap=0.0)
 
 
