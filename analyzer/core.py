@@ -72,9 +72,7 @@ class AnalyzerCore:
             executor=self.executor,
         )
         self.releases = Releases(
-            staging=self.staging,
-            registry=self.registry,
-            most_refused_share=self.most_refused_share,
+            staging=self.staging, registry=self.registry, most_refused_share=self.most_refused_share
         )
 
     async def check(self) -> None:

@@ -311,8 +311,7 @@ def _ranked(specs: Sequence[ClusterDummies]) -> list[ClusterDummies]:
     """Return designs by error; among those within .3 % of the least, by reports."""
     close = _SAME_ERROR * min(spec.noise for spec in specs)
     return sorted(
-        specs,
-        key=lambda spec: (0, spec.expected_sent) if spec.noise <= close else (1, spec.noise),
+        specs, key=lambda spec: (0, spec.expected_sent) if spec.noise <= close else (1, spec.noise)
     )
 
 

@@ -332,8 +332,7 @@ PLANNED_KINDS: Final[Mapping[Kind, PlannedKind]] = {
         *("a rare text's share", _text_errors), is_floor=lambda task: not task.labels
     ),
     "open": PlannedKind(
-        *("a rare value's share", _open_errors, _describe_open_report),
-        figures=_open_figures,
+        *("a rare value's share", _open_errors, _describe_open_report), figures=_open_figures
     ),
     "mean": PlannedKind(
         *("the mean", _number_errors, _describe_number), largest_error=_half_range, unit=_UNIT

@@ -134,10 +134,7 @@ def _found() -> set[str]:
         reader
         for folder in _READING
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for reader in _readers(
-            path.read_text(encoding="utf-8"),
-            module_name(path),
-        )
+        for reader in _readers(path.read_text(encoding="utf-8"), module_name(path))
     }
 
 

@@ -264,12 +264,7 @@ async def _release(n_reports: int, folder: Path) -> dict[str, float]:
     }
 
 
-_CASES: Final = {
-    "shuffler": _shuffle,
-    "restart": _restart,
-    "relay": _relay,
-    "analyzer": _release,
-}
+_CASES: Final = {"shuffler": _shuffle, "restart": _restart, "relay": _relay, "analyzer": _release}
 
 
 def main(case: str, count: str) -> None:

@@ -36,9 +36,7 @@ def test_a_collection_outlives_the_death_of_every_service(deployment: Deployment
     """
     key = containers.make_token_key(deployment, "2030-01-31T12:00:00")
     created = containers.operator(
-        deployment,
-        *("task", "create", "/drafts/cities.toml", "--json"),
-        *("--token-key", key),
+        deployment, *("task", "create", "/drafts/cities.toml", "--json"), *("--token-key", key)
     )
     digest = created["task_digest"]
     assert _USERS == created["task"]["target_size"]

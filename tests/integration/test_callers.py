@@ -34,9 +34,7 @@ async def _status(call: Awaitable[object]) -> str:
     return "OK"
 
 
-async def test_a_certificate_opens_the_calls_of_its_party_and_no_others(
-    services: Services,
-) -> None:
+async def test_a_certificate_opens_the_calls_of_its_party_and_no_others(services: Services) -> None:
     """All certificates are by one authority, and all callers show the operator's token."""
     digest = (await services.publish()).digest()
     token = (services.directory / "analyzer" / "operator.token").read_text(encoding="ascii")

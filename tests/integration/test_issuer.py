@@ -125,9 +125,7 @@ async def test_a_person_gets_the_same_token_over_http(running: _Issuer) -> None:
     answers = []
     for secret in (SECRETS["Ada"], bytes(32)):
         request = issuer_pb2.IssueTokenRequest(
-            key_id=key.key_id,
-            blinded=pending(key, 1).blinded(),
-            credential=secret,
+            key_id=key.key_id, blinded=pending(key, 1).blinded(), credential=secret
         )
         body = request.SerializeToString()
         answers.append(await connection.post("/shuffledp.v1.Issuer/IssueToken", body))

@@ -23,9 +23,7 @@ Alteration = Callable[[RunRecord], dict[str, Any]]
 
 def _subject(protocol: str = "mixdump") -> AuditSubject:
     return AuditSubject(
-        task=protocol_task(protocol),
-        n_users=_USERS,
-        sizes=dataclasses.replace(QUICK, users=_USERS),
+        task=protocol_task(protocol), n_users=_USERS, sizes=dataclasses.replace(QUICK, users=_USERS)
     )
 
 

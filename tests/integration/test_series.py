@@ -40,8 +40,7 @@ async def _publish(services: Services, path: Path, *options: str) -> tuple[int |
     """Run the command by the real clock."""
     key = services.directory / "shuffler" / "envelope.pub"
     return await clients.run_as_operator(
-        services,
-        *("series", "publish", str(path), "--shuffler-key", str(key), "--json", *options),
+        services, *("series", "publish", str(path), "--shuffler-key", str(key), "--json", *options)
     )
 
 

@@ -170,11 +170,7 @@ async def test_a_batch_over_its_populations_budget_is_quarantined(services: Serv
 
     assert "RESOURCE_EXHAUSTED" == caught.value.status
     [entry] = releases(entries)
-    assert (first.digest(), "staff", _USERS) == (
-        entry.task_digest,
-        entry.population,
-        entry.n_users,
-    )
+    assert (first.digest(), "staff", _USERS) == (entry.task_digest, entry.population, entry.n_users)
     assert result.guarantees[0].epsilon == entry.epsilon
     assert entry.composed_epsilon <= 0.75
     printed = json.loads(await clients.command(services, "ledger", "--json"))

@@ -158,8 +158,7 @@ _OPERATIONS = st.lists(
     max_size=30,
 )
 _PROFILE: Final = settings(
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

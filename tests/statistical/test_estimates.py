@@ -42,8 +42,7 @@ def _mechanism(name: str, nonce: bytes) -> Mechanism:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [*(pytest.param(each, marks=pytest.mark.slow) for each in ("53", "29", "7")), "grr"],
+    "name", [*(pytest.param(each, marks=pytest.mark.slow) for each in ("53", "29", "7")), "grr"]
 )
 def test_error_and_coverage_match_theory(name: str) -> None:
     """

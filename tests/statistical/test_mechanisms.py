@@ -26,7 +26,7 @@ _RUNS: Final = 6000
 _LIMIT: Final = 7.0
 
 _ALIKE: Final = {
-    *("binary-hashing", "string-hashing", "subset-selection", "warner", "wide square-wave"),
+    *("binary-hashing", "string-hashing", "subset-selection", "warner", "wide square-wave")
 }
 """Examples that share their code with another one, or only serve the documentation."""
 _EVERY = pytest.mark.parametrize(

@@ -47,11 +47,7 @@ def _measure(found: list[tuple[Smoothed, Figures, Figures]]) -> _Measured:
 
 
 def _simulate(
-    series: int,
-    steps: Figures,
-    rng: np.random.Generator,
-    jump: float = 0.0,
-    rounds: int = _ROUNDS,
+    series: int, steps: Figures, rng: np.random.Generator, jump: float = 0.0, rounds: int = _ROUNDS
 ) -> _Measured:
     """Smooth so many series with steps of these variances, in those of the noise."""
     found = []

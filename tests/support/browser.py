@@ -93,12 +93,7 @@ def launch_browser() -> Iterator[Browser]:
         started.close()
 
 
-def watch(
-    browser: Browser,
-    *,
-    size: ViewportSize = DESKTOP,
-    scheme: Scheme = "light",
-) -> Watched:
+def watch(browser: Browser, *, size: ViewportSize = DESKTOP, scheme: Scheme = "light") -> Watched:
     """Open an empty page, and record its requests and errors."""
     context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce")
     context.set_default_timeout(10_000)

@@ -10,11 +10,7 @@ from cryptography.hazmat.primitives.serialization import load_der_private_key
 
 from shuffledp.common.crypto import hpke
 from shuffledp.common.crypto.privacy_tokens import PendingToken, TokenKey, token_challenge
-from shuffledp.common.crypto.signing import (
-    PublicIdentity,
-    SignedTask,
-    SigningIdentity,
-)
+from shuffledp.common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from shuffledp.common.crypto.token_signing import TokenSigningKey, blind_sign
 from shuffledp.common.mechanisms.base import Mechanism
 from shuffledp.common.mechanisms.registry import randomizer_of

@@ -69,10 +69,7 @@ async def submit(
 
 
 async def submit_bulk(
-    services: Services,
-    signed: SignedTask,
-    envelopes: Sequence[bytes],
-    tokens: Sequence[bytes] = (),
+    services: Services, signed: SignedTask, envelopes: Sequence[bytes], tokens: Sequence[bytes] = ()
 ) -> shuffler_pb2.SubmitBulkResponse:
     """Submit envelopes in one call."""
     request = shuffler_pb2.SubmitBulkRequest(

@@ -184,7 +184,7 @@ def make_token_key(deployment: Deployment, end: str) -> str:
     """Create a task's token key, as the issuer's operator; return its file there."""
     file = "/files/token-key.json"
     deployment.compose(
-        *("run", "--rm", "-T", "operator", "issuer", "new-key", "--end", end, "--output", file),
+        *("run", "--rm", "-T", "operator", "issuer", "new-key", "--end", end, "--output", file)
     )
     return file
 

@@ -37,10 +37,7 @@ def job_over(
     """Store a batch's parts as they arrive, and return its job for the release."""
     digest, parts = case.signed.digest(), parts_of(sealed, n_parts)
     manifest = BatchManifest(
-        task_digest=digest,
-        batch_id=BatchId(bytes(16)),
-        n_users=len(sealed),
-        n_reports=len(sealed),
+        task_digest=digest, batch_id=BatchId(bytes(16)), n_users=len(sealed), n_reports=len(sealed)
     )
     arrived = {number: part_header(digest, number, of_part) for number, of_part in enumerate(parts)}
     job = CountJob.plan(

@@ -145,10 +145,7 @@ def _people(path: Path, kind: Kind) -> object:
 
 
 _FILES: Final[tuple[tuple[Any, ...], ...]] = (
-    (
-        *("toml", "draft.toml", drafts.read),
-        *(drafts.as_toml(one).encode() for one in DRAFTS),
-    ),
+    (*("toml", "draft.toml", drafts.read), *(drafts.as_toml(one).encode() for one in DRAFTS)),
     ("toml", "series.toml", read_series, _SERIES),
     ("toml", "scenario.toml", lambda path: read_scenario(str(path), {}), _SCENARIO),
     ("json", "questions.json", answer_file, _QUESTIONS),
@@ -158,11 +155,7 @@ _FILES: Final[tuple[tuple[Any, ...], ...]] = (
         _SETTINGS,
     ),
     ("text", "candidates.txt", read_candidates, b"Ohio\nUtah\n\n", "Köln\r\nParis".encode()),
-    (
-        *("json", "result.json"),
-        lambda path: read_result(path, Iterated, "key-value"),
-        *_PAIRS,
-    ),
+    (*("json", "result.json"), lambda path: read_result(path, Iterated, "key-value"), *_PAIRS),
     ("json", "columns.json", columns_of_file, *_PAIRS),
     ("csv", "people.csv", files.read, _PEOPLE, _ITEMS),
     (

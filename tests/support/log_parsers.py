@@ -22,10 +22,7 @@ from tests.support.parsers import Parser, file_parser, message_parser
 from tests.support.transparency import LOG, Log, task_entry
 
 _LOG: Final = Log([task_entry(number) for number in range(5)])
-_EVIDENCE: Final = [
-    _LOG.proof(3, signed=_LOG.cosigned()),
-    replace(_LOG.proof(3, 4), refused=True),
-]
+_EVIDENCE: Final = [_LOG.proof(3, signed=_LOG.cosigned()), replace(_LOG.proof(3, 4), refused=True)]
 
 
 def log_copy(log: Log) -> LogCopy:

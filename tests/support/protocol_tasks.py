@@ -32,10 +32,7 @@ _CLUSTERS: Final = ClusterDummies(
 _OWN: Final[dict[str, dict[str, Any]]] = {
     "murs": {"buckets": 7},
     "hp-sdp": {"buckets": 7},
-    "aue": {
-        **_NONE,
-        "dummies": ItemDummies(trials=_ITEMS, extra_weight=2**28, most=8),
-    },
+    "aue": {**_NONE, "dummies": ItemDummies(trials=_ITEMS, extra_weight=2**28, most=8)},
     "signed": {**_NONE, "dummies": _CLUSTERS},
     "puredump": {**_NONE, "dummies_per_user": 3.5},
     "mixdump": {"dummies_per_user": 1.5},

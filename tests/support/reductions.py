@@ -24,10 +24,7 @@ of_hashing: Final = partial(reduction_for, hashing=True)
 def geometric_noise(peak: int, left: float, right: float, most: int) -> GeometricNoise:
     """Return noise whose flanks have these ratios."""
     return GeometricNoise(
-        peak=peak,
-        left_weight=int(left * RATIO_SUM),
-        right_weight=int(right * RATIO_SUM),
-        most=most,
+        peak=peak, left_weight=int(left * RATIO_SUM), right_weight=int(right * RATIO_SUM), most=most
     )
 
 

@@ -31,10 +31,7 @@ def sqlite_store(path: Path) -> SqliteStore:
 
 
 def postgres_store(
-    uri: str,
-    *,
-    coordinator: bool = True,
-    clock: Clock | None = None,
+    uri: str, *, coordinator: bool = True, clock: Clock | None = None
 ) -> PostgresStore:
     """Open a store in a PostgreSQL database, by default by the system's clock."""
     clock = clock or SystemClock()

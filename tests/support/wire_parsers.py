@@ -112,9 +112,7 @@ def _inclusions(folder: Path) -> InclusionProofs:
         if not (folder / name).exists():
             (folder / name).write_bytes(content)
     return InclusionProofs(
-        blocks=FolderBlocks(folder.parent),
-        keep_seconds=1.0,
-        clock=ManualClock(2.0**39),
+        blocks=FolderBlocks(folder.parent), keep_seconds=1.0, clock=ManualClock(2.0**39)
     )
 
 
@@ -188,10 +186,7 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         *("list of tasks", tasks.summaries_from_wire),
         tasks.summaries_to_wire([listed(TaskState.OPEN)], 1),
     ),
-    (
-        *("analyzer's time", tasks.time_from_wire),
-        tasks.summaries_to_wire([], 1_800_000_000.5),
-    ),
+    (*("analyzer's time", tasks.time_from_wire), tasks.summaries_to_wire([], 1_800_000_000.5)),
     (
         *("description of a task", tasks.description_from_wire),
         *(tasks.description_to_wire(_SIGNED, listed(state)) for state in TaskState),
@@ -295,10 +290,7 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         lambda message: jobs.job_from_wire(ProofJob, message, {"blocks": None}),
         jobs.job_to_wire(_JOB),
     ),
-    (
-        *("request for a token", issuance.issuance_from_wire),
-        _TOKEN_REQUEST,
-    ),
+    (*("request for a token", issuance.issuance_from_wire), _TOKEN_REQUEST),
     (
         *("answer with a blind signature", issuance.signature_from_wire),
         issuer_pb2.IssueTokenResponse(blind_signature=bytes(256)),
@@ -318,10 +310,7 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         issuer_pb2.CreateTokenKeyRequest(end=2**33),
         issuer_pb2.CreateTokenKeyRequest(end=2**33, population="staff"),
     ),
-    (
-        *("new token key", issuance.TOKENS.from_wire),
-        issuance.TOKENS.to_wire(TOKENS),
-    ),
+    (*("new token key", issuance.TOKENS.from_wire), issuance.TOKENS.to_wire(TOKENS)),
     (
         *("question for a receipt", submissions.receipt_request_from_wire),
         user_agent_pb2.GetReceiptRequest(task_digest=EXAMPLE_DIGEST),

@@ -154,8 +154,7 @@ def _digits(protocol: str, people: SamplePeople) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "protocol"),
-    [(kind, name) for kind in _MEASURED for name in protocols_of(kind)],
+    ("kind", "protocol"), [(kind, name) for kind in _MEASURED for name in protocols_of(kind)]
 )
 async def test_every_other_protocol_estimates_the_truth(
     cluster: Cluster, kind: Kind, protocol: str

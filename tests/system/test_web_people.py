@@ -89,11 +89,7 @@ class _WebCluster(Cluster):
         }
 
     def _edge(self, party: str) -> dict[str, Any]:
-        return {
-            "http_listen": self.http[party],
-            "http_plain": True,
-            "relays": ["127.0.0.0/8"],
-        }
+        return {"http_listen": self.http[party], "http_plain": True, "relays": ["127.0.0.0/8"]}
 
     async def start_shuffler(self, **changes: Any) -> None:
         """Start the shuffler with HTTP."""

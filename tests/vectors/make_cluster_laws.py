@@ -117,10 +117,7 @@ def pruned(found: Rates, most: int = MAX_TYPES) -> Rates:
     kept = np.sort(np.argsort(-shares)[:most])
     kept = kept[shares[kept] > _LEAST_ELASTICITY]
     return replace(
-        found,
-        positive=found.positive[kept],
-        negative=found.negative[kept],
-        rates=found.rates[kept],
+        found, positive=found.positive[kept], negative=found.negative[kept], rates=found.rates[kept]
     )
 
 

@@ -276,12 +276,7 @@ def _completed(case: Case) -> Task:
 
 
 def _answer(
-    task: Task,
-    value: Value,
-    keys: Keys,
-    seed: int | None,
-    *,
-    secret: bytes | None,
+    task: Task, value: Value, keys: Keys, seed: int | None, *, secret: bytes | None
 ) -> dict[str, Any]:
     """Answer a task, and seal the reports again with ephemeral keys that are known."""
     digest, (analyzer_key, shuffler_key, relay_key) = digest_of(task.to_bytes()), keys
@@ -393,10 +388,7 @@ _CLAIMED: Final[Sequence[tuple[str, dict[str, Any]]]] = (
     ("sh", {"domain_size": 2, "n_min": 1_000_000, "local_epsilon": 0.5}),
     ("murs", {"domain_size": 5000, "buckets": 53, "n_min": 100_000, "local_epsilon": 4.0}),
     ("murs", {"domain_size": 100, "buckets": 3, "n_min": 1_000_000, "local_epsilon": 1.0}),
-    (
-        "mixdump",
-        {"domain_size": 50, "dummies_per_user": 2.3, "n_min": 9000, "local_epsilon": 8.0},
-    ),
+    ("mixdump", {"domain_size": 50, "dummies_per_user": 2.3, "n_min": 9000, "local_epsilon": 8.0}),
     ("puredump", {**HIDDEN, "domain_size": 400, "dummies_per_user": 7.5, "n_min": 50_000}),
     ("fe1", {**HIDDEN, "domain_size": 900, "buckets": 11, "dummies_per_user": 4.0, "n_min": 9000}),
     (

@@ -132,11 +132,7 @@ CASES: Final[Mapping[str, Case]] = {
     ),
     "tables": Case(
         "tables",
-        {
-            **_TEXT,
-            "tables": TableDraft(attributes=_PARTS, margins=True),
-            "dummies_per_user": 60.5,
-        },
+        {**_TEXT, "tables": TableDraft(attributes=_PARTS, margins=True), "dummies_per_user": 60.5},
         ("DE / n/a / 0", " FR / #1 / 7.99\n", "#0 / Fu\u0308ße / 1e3", "DE / Füße / -4"),
         "DE / Füße",
         checked_by_witnesses=True,
@@ -181,14 +177,7 @@ CASES: Final[Mapping[str, Case]] = {
         5,
     ),
     "geometric-noise": Case(
-        "sageo",
-        {
-            **HIDDEN,
-            **FIVE,
-            "shuffler": ShufflerSpec(noise=_FLANKS),
-        },
-        (3,),
-        5,
+        "sageo", {**HIDDEN, **FIVE, "shuffler": ShufflerSpec(noise=_FLANKS)}, (3,), 5
     ),
     "digits": Case(
         "digits",
@@ -240,12 +229,7 @@ OTHERS: Final[Mapping[str, Case]] = {
     ),
     "string-hashing": Case(
         "ldp-olh-strings",
-        {
-            "labels": ("car", "bus", "Füße"),
-            "domain_size": 3,
-            "buckets": 4,
-            "local_epsilon": 6.0,
-        },
+        {"labels": ("car", "bus", "Füße"), "domain_size": 3, "buckets": 4, "local_epsilon": 6.0},
         ("bus", 2, "car", 2, 2),
         "plane",
     ),
@@ -280,11 +264,7 @@ OTHERS: Final[Mapping[str, Case]] = {
     ),
     "rappor-lasting": Case(
         "rappor",
-        {
-            **_TEXT,
-            "population": "staff",
-            "texts": TextDraft(bits=32, cohorts=8, question="state"),
-        },
+        {**_TEXT, "population": "staff", "texts": TextDraft(bits=32, cohorts=8, question="state")},
         ("Ohio", "Ohio", "Utah"),
         7,
         secret=b"\x55" * 32,

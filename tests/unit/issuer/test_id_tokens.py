@@ -99,10 +99,7 @@ _FORGED: Final = {
     "an unknown key id": signed(kid="other"),
     "a key id that is no text": _with_header(_GOOD, {"alg": "RS256", "kid": 3}),
     "a stranger's key": jwt.encode(
-        claims(),
-        rsa.generate_private_key(65537, 2048),
-        algorithm="RS256",
-        headers={"kid": "RS256"},
+        claims(), rsa.generate_private_key(65537, 2048), algorithm="RS256", headers={"kid": "RS256"}
     ),
     "the key in the header": _with_header(_GOOD, {"alg": "RS256", "jwk": {}, "jku": "x"}),
     "another payload": ".".join(

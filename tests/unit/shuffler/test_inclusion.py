@@ -10,12 +10,7 @@ from shuffledp.common.crypto.hpke import split_every
 from shuffledp.common.crypto.key_ring import DAY
 from shuffledp.common.errors import DamagedStorageError, ProofError, WireError
 from shuffledp.common.messages.batch import BatchId, BatchManifest, BatchState
-from shuffledp.common.messages.inclusion_proof import (
-    BatchCommitment,
-    InclusionProof,
-    leaf,
-    salted,
-)
+from shuffledp.common.messages.inclusion_proof import BatchCommitment, InclusionProof, leaf, salted
 from shuffledp.common.runtime.blocks import SealedBlocks
 from shuffledp.common.task.shuffler_spec import BinomialNoise, ShufflerSpec
 from shuffledp.common.task_digest import TaskDigest

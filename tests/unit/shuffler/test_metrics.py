@@ -109,10 +109,7 @@ def test_the_slowest_transaction_shows_in_the_next_window() -> None:
     store.record_connection(connected=True)
     for seconds in (0.5, 2.0, 1.0):
         store.record_commit(seconds)
-    assert (1, 0) == (
-        shown("shuffledp_store_connected"),
-        shown("shuffledp_store_commit_seconds"),
-    )
+    assert (1, 0) == (shown("shuffledp_store_connected"), shown("shuffledp_store_commit_seconds"))
     clock.seconds = WINDOW
     store.record_commit(0.25)
     store.record_connection(connected=False)

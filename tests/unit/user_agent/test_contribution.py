@@ -23,12 +23,7 @@ from shuffledp.common.task.specs import OpenSpec
 from shuffledp.common.task.task import SUBMISSION_ID_BYTES, Task
 from shuffledp.common.task_digest import TaskDigest
 from shuffledp.deploy.tasks.value_parser import value_of
-from shuffledp.user_agent.contribution import (
-    Contributor,
-    PreparedSubmission,
-    encoder_for,
-    pad,
-)
+from shuffledp.user_agent.contribution import Contributor, PreparedSubmission, encoder_for, pad
 from tests.support.kind_tasks import OF_OTHER_KINDS, VALUES, kind_task, lasting_task
 from tests.support.mechanisms import Scripted
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task

@@ -191,7 +191,7 @@ _COLUMNS = {
         *("central_epsilon", "delta", "coalition_epsilon", "chained"),
     ],
     "evidence": [
-        *("person", "task_digest", "leaves", "deadline", "inclusion", "receipt", "most_leaves"),
+        *("person", "task_digest", "leaves", "deadline", "inclusion", "receipt", "most_leaves")
     ],
     "lasting_secret": ["fingerprint"],
     "lasting_answers": ["person", "task_digest", "scope", "text_hash", "permanent_epsilon"],

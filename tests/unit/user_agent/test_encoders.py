@@ -13,9 +13,7 @@ from shuffledp.common.protocols import Kind
 from shuffledp.common.task.domain_spec import BreakdownSpec, EdgesSpec
 from shuffledp.common.task.draft import NumberDraft, TableDraft
 from shuffledp.common.task.kinds import KINDS
-from shuffledp.user_agent.contribution import (
-    encoder_for,
-)
+from shuffledp.user_agent.contribution import encoder_for
 from tests.support.changed_tasks import changed
 from tests.support.kind_tasks import ATTRIBUTES, OTHER_KINDS, VALUES, kind_task
 from tests.support.protocol_tasks import protocol_task

@@ -248,8 +248,7 @@ def test_a_cap_below_a_total_refuses_the_last_answer(row: Transcript) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.slow if name in _DEAR else ()) for name in _NAMES],
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in _DEAR else ()) for name in _NAMES]
 )
 def test_a_transcript_is_verified_step_by_step(name: str) -> None:
     """Task, place in the log, receipt, inclusion and, if there is one, token."""

@@ -20,10 +20,7 @@ from shuffledp.analyzer.estimation.expectation_maximization import (
     squarem_step,
 )
 from shuffledp.analyzer.estimation.histogram import REFINEMENTS, DebiasedShares, estimate
-from shuffledp.analyzer.estimation.projection import (
-    _posterior_means,
-    base_cut,
-)
+from shuffledp.analyzer.estimation.projection import _posterior_means, base_cut
 from shuffledp.analyzer.estimation.shrinkage import shrink_to_zero
 from shuffledp.analyzer.finalize import mixture_of
 from shuffledp.audit.harness.tasks import sample_task

@@ -309,10 +309,7 @@ async def test_a_batch_that_cannot_be_dropped_delays_no_other(
     ],
 )
 async def test_a_batch_that_is_dropped_meanwhile_stays_dropped(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    step: str,
-    error: type[Exception] | None,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: type[Exception] | None
 ) -> None:
     """Whichever step comes next: nothing is released, charged or left, and the note is kept."""
     core = AnalyzerCore(tmp_path)

@@ -13,12 +13,7 @@ import pytest
 from rich.console import Console
 
 from shuffledp.audit.harness.tasks import sample_chain
-from shuffledp.audit.report.audit_report import (
-    AuditReport,
-    SelfTestResult,
-    as_json,
-    changes,
-)
+from shuffledp.audit.report.audit_report import AuditReport, SelfTestResult, as_json, changes
 from shuffledp.audit.report.report_views import audit_page, show_report
 from shuffledp.audit.scenarios import SCENARIOS
 from shuffledp.audit.statistics import FAMILY_LEVEL, MAX_TESTS

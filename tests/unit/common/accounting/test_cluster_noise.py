@@ -331,8 +331,7 @@ def test_a_law_agrees_with_a_recursion_of_positive_terms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "filling"),
-    [(400, 0.05), (3000, 0.99), (600_000, 0.002), (10**7, 0.002), (10**9, 1e-7)],
+    ("n", "filling"), [(400, 0.05), (3000, 0.99), (600_000, 0.002), (10**7, 0.002), (10**9, 1e-7)]
 )
 def test_a_laws_error_is_within_its_charge(n: int, filling: float) -> None:
     """With one type of cluster, the number of positive reports is binomial."""

@@ -8,12 +8,7 @@ from hypothesis import strategies as st
 
 from shuffledp.common.accounting.amplification import epsilon_upper
 from shuffledp.common.accounting.anonymity_set import AnonymitySet
-from shuffledp.common.accounting.assumptions import (
-    COMPOSED,
-    FORMULA_1,
-    HYBRID,
-    ITEM_NOISE,
-)
+from shuffledp.common.accounting.assumptions import COMPOSED, FORMULA_1, HYBRID, ITEM_NOISE
 from shuffledp.common.accounting.claims import claimable_epsilon, delta_at_claim
 from shuffledp.common.accounting.count_distributions import Binomial
 from shuffledp.common.accounting.guarantees import (

@@ -27,11 +27,7 @@ from shuffledp.common.mechanisms.reduction import MatchCountReduction
 from shuffledp.common.messages.guarantee import Guarantee, claimed
 from shuffledp.common.task.dummy_forms import AnyDummies
 from shuffledp.common.task.shuffler_spec import ShufflerSpec
-from shuffledp.common.task.uniform_dummies import (
-    NO_DUMMIES,
-    BinomialDummies,
-    averaging,
-)
+from shuffledp.common.task.uniform_dummies import NO_DUMMIES, BinomialDummies, averaging
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task, unclaimed_task
 from tests.support.reductions import of_hashing, parameters
 
@@ -157,14 +153,8 @@ _BINOMIAL: Final = BinomialDummies(per_user=1, trials=3, extra_weight=2**31)
         (unclaimed_task("aue").dummies, "a dummy of each item with probability 0.0625 (268435456"),
         (unclaimed_task("aue").dummies, "redrawn above 8 in all"),
         (averaging(2.0), " and add uniform dummies, 2 each"),
-        (
-            averaging(0.5),
-            "add one uniform dummy with probability 0.5 (2147483648 in 4294",
-        ),
-        (
-            averaging(1.25),
-            "dummies, 1 each and one more with probability 0.25 (1073741824",
-        ),
+        (averaging(0.5), "add one uniform dummy with probability 0.5 (2147483648 in 4294"),
+        (averaging(1.25), "dummies, 1 each and one more with probability 0.25 (1073741824"),
         (averaging(1.25), "in 4294967296), drawn independently"),
     ],
 )

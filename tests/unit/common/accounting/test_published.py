@@ -170,11 +170,7 @@ def test_every_bound_accepts_only_its_own_settings(name: str) -> None:
     noise = ShufflerSpec(noise=BinomialNoise(trials=50_000))
     dummies = AnonymitySet(users=10**6, random_dummies=Binomial(10**6, 0.25))
     plain = _setting(of_grr(56, 4.0), AnonymitySet(users=10**6))
-    settings = {
-        "plain": plain,
-        "each item": _of_items(dummies),
-        "noise": _noise(noise, 1e-6),
-    }
+    settings = {"plain": plain, "each item": _of_items(dummies), "noise": _noise(noise, 1e-6)}
     answers = set()
     for key, setting in settings.items():
         try:

@@ -139,14 +139,8 @@ def test_described_randomizers_have_a_finite_local_epsilon(
         (lambda: composed_claims([(-0.1, 0.0), (0.1, 0.0)], 1e-6), "is invalid"),
         (lambda: composed_claims([(0.1, 1.5), (0.1, 0.0)], 1e-6), "is invalid"),
         (lambda: composed_claims([(math.nan, 0.0), (0.1, 0.0)], 1e-6), "is invalid"),
-        (
-            lambda: clones_epsilon(clones_of_2021, _setting(reduction=_BARE)),
-            "finite local ε",
-        ),
-        (
-            lambda: clones_epsilon(clones_of_2023, _setting(reduction=_BARE)),
-            "finite local ε",
-        ),
+        (lambda: clones_epsilon(clones_of_2021, _setting(reduction=_BARE)), "finite local ε"),
+        (lambda: clones_epsilon(clones_of_2023, _setting(reduction=_BARE)), "finite local ε"),
         (lambda: VariationRatio.of(_BARE), "finite local ε"),
         (lambda: VariationRatio(odds=1.0, variation=0.1), "odds p are 1.0"),
         (lambda: VariationRatio(odds=math.inf, variation=0.1), "odds p are inf"),

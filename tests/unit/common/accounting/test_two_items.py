@@ -54,11 +54,7 @@ def _release(local_epsilon: float, users: int, **dummies: Any) -> AmplifiedRelea
     share=st.floats(0.0, 0.99),
 )
 def test_every_data_set_and_outcome_is_covered(
-    users: int,
-    dummies: int,
-    random: tuple[int, float] | None,
-    local_epsilon: float,
-    share: float,
+    users: int, dummies: int, random: tuple[int, float] | None, local_epsilon: float, share: float
 ) -> None:
     """The bound is at most .45 % above the largest δ of all values and messages, enumerated."""
     pmfs = [grr_distribution(value, 2, local_epsilon) for value in range(2)]

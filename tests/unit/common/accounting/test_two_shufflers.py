@@ -16,11 +16,7 @@ from shuffledp.common.accounting.claims import (
     delta_at_claim,
 )
 from shuffledp.common.accounting.epsilon_search import gaussian_epsilon
-from shuffledp.common.accounting.guarantees import (
-    claimed_release,
-    guarantees,
-    published_claim,
-)
+from shuffledp.common.accounting.guarantees import claimed_release, guarantees, published_claim
 from shuffledp.common.accounting.item_noise import ItemNoiseRelease
 from shuffledp.common.accounting.privacy_parameters import PrivacyParameters
 from shuffledp.common.errors import AccountingError, PolicyError

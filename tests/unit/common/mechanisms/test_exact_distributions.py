@@ -323,8 +323,7 @@ def test_shares_are_unbiased_and_vary_as_stated(name: str) -> None:
 
 
 @table(
-    "name",
-    [name for name, row in _ROWS.items() if row.dummy is not None and "unary" not in name],
+    "name", [name for name, row in _ROWS.items() if row.dummy is not None and "unary" not in name]
 )
 def test_a_channel_is_the_distribution_of_cells(name: str) -> None:
     """Of a mixture of users' own reports and dummies; the adjoint is its transpose."""

@@ -36,11 +36,7 @@ _BARE = {"buckets": 0, "dummies_per_user": 0}
 @table(
     ("wishes", "change", "message"),
     [
-        (
-            {"protocol": "ldp-warner", "domain_size": 2},
-            {"buckets": 3},
-            "buckets and 1 digit",
-        ),
+        ({"protocol": "ldp-warner", "domain_size": 2}, {"buckets": 3}, "buckets and 1 digit"),
         ({"protocol": "ldp-sue"}, {"buckets": 3}, "symmetric-unary they must be 2 and 1"),
         ({"protocol": "ldp-sue"}, {"digits": 2}, "buckets is 2 and digits is 2"),
         ({"protocol": "ldp-sue"}, {"report_bytes": 12}, "for this mechanism it must be 13"),

@@ -280,10 +280,7 @@ def test_a_draft_asks_for_every_pair_or_names_its_tables(
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        (
-            (("a", "b", "c"),),
-            "a table has 3 attributes; .* ask for every pair of them, or",
-        ),
+        ((("a", "b", "c"),), "a table has 3 attributes; .* ask for every pair of them, or"),
         ((("a", "d"), ("b", "c")), "a table is of d; the attributes are a, b, c"),
         ((("a", "b"),), "c is in no table; each attribute must be in one"),
         ((("a", "a"), ("b", "c")), "a table is of a, a; it must be of one or two different ones"),

@@ -55,9 +55,7 @@ async def _read(admission: Admission, peer: str, requests: AsyncIterator[bytes])
         held.close()
 
 
-async def test_the_time_to_send_begins_with_the_read_slot(
-    admission: Admission,
-) -> None:
+async def test_the_time_to_send_begins_with_the_read_slot(admission: Admission) -> None:
     """Waiting for other calls does not use it up."""
     first = asyncio.create_task(_read(admission, "first:1", _sent_after(0.75 * _SECONDS)))
     await asyncio.sleep(0)
@@ -66,9 +64,7 @@ async def test_the_time_to_send_begins_with_the_read_slot(
     assert (b"request", b"request") == (await first, second)
 
 
-async def test_a_slow_request_is_refused_and_the_next_one_served(
-    admission: Admission,
-) -> None:
+async def test_a_slow_request_is_refused_and_the_next_one_served(admission: Admission) -> None:
     """A call that gets no slot meanwhile is refused for overload, not for slowness."""
     first = asyncio.create_task(_read(admission, "first:1", _sent_after(60)))
     await asyncio.sleep(_SECONDS / 4)
@@ -81,9 +77,7 @@ async def test_a_slow_request_is_refused_and_the_next_one_served(
         await _read(admission, "second:1", _sent_after(0))
 
 
-async def test_while_others_wait_a_request_must_come_sooner(
-    admission: Admission,
-) -> None:
+async def test_while_others_wait_a_request_must_come_sooner(admission: Admission) -> None:
     """The time is a fifth, for calls that get their slot while others wait."""
     calls = [_admitted(admission, f"caller:{number}") for number in range(3)]
     reading = [asyncio.create_task(call.wait_for_slot()) for call in calls]
@@ -122,9 +116,7 @@ async def test_a_displaced_call_is_refused_at_once(admission: Admission, moment:
         await asyncio.wait_for(reading, _SECONDS / 2)
 
 
-async def test_a_request_that_has_arrived_keeps_its_place(
-    admission: Admission,
-) -> None:
+async def test_a_request_that_has_arrived_keeps_its_place(admission: Admission) -> None:
     """A full server refuses calls rather than displace those that are being answered."""
     limit = admission._limits[CallKind.SHORT]
     for number in range(CallKind.SHORT.value.calls):

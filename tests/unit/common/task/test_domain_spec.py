@@ -189,10 +189,7 @@ def _groups(number: int) -> BreakdownSpec:
     [
         ({"domain_size": 7, "labels": (), "edges": _EQUAL}, "is 7 and the draft states 5"),
         ({"edges": _EQUAL, "labels": tuple("abcde")}, "5 labels and a table .edges.; leave labels"),
-        (
-            {"protocol": "ldp-sw", "labels": (), "edges": _EQUAL},
-            "ldp-sw smooths across groups",
-        ),
+        ({"protocol": "ldp-sw", "labels": (), "edges": _EQUAL}, "ldp-sw smooths across groups"),
         ({"n_min": 40, "target_size": 30}, "n_min is 40 and target_size is 30"),
         ({"labels": ()}, "at least 2 items, of each group: set domain_size, labels"),
         (

@@ -212,11 +212,7 @@ def test_an_infinite_local_epsilon_has_one_form_only(other: str) -> None:
         ("sh", {}, "the protocol sh uses the mechanism grr; the task has local-hashing, with 13"),
         ("mixdump", {}, "the protocol mixdump uses the mechanism grr; the task has local"),
         ("murs", {}, "the protocol murs has no dummies; the task has up to 1 for each user"),
-        (
-            "puredump",
-            {"buckets": 0},
-            "puredump has no local noise: local_epsilon must be inf",
-        ),
+        ("puredump", {"buckets": 0}, "puredump has no local noise: local_epsilon must be inf"),
         ("mixdump", _NOISELESS, "mixdump needs local noise: local_epsilon must be finite"),
     ],
 )

@@ -87,11 +87,7 @@ async def test_texts_come_in_the_order_of_the_task(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("repeated", "sent", "words"),
     [
-        (
-            False,
-            True,
-            "This spends a local epsilon of 4. Check later with shuffledp receipt 00",
-        ),
+        (False, True, "This spends a local epsilon of 4. Check later with shuffledp receipt 00"),
         (True, True, "The earlier answer had not arrived and has now been sent."),
         (True, False, "The earlier answer has arrived."),
     ],

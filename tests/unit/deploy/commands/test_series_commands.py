@@ -17,12 +17,7 @@ _PUBLISH: Final = ("--address=analyzer=127.0.0.1:1", "--token-file", "t")
 @pytest.mark.parametrize(
     ("command", "options", "kind", "rule"),
     [
-        (
-            "publish",
-            (*_PUBLISH, "--token-key", "k.json"),
-            UsageError,
-            "must contain {round}:",
-        ),
+        ("publish", (*_PUBLISH, "--token-key", "k.json"), UsageError, "must contain {round}:"),
         ("publish", (*_PUBLISH, "--token-key", "{round}.json"), UsageError, "no shuffler key: use"),
         ("publish", (*_PUBLISH, "--relay-key", "r"), UsageError, "this one has none"),
         ("forecast", ("--users", "999"), TaskError, "users is 999; it must lie between 1000 and"),

@@ -30,10 +30,7 @@ def test_a_range_has_no_end_after_a_minute_without_users() -> None:
     assert 98 == quiet_seconds(quiet)
 
 
-@pytest.mark.parametrize(
-    "history",
-    [[(0.0, 5)], [(0.0, 5), (10.0, 50)], [(0.0, 5), (300.0, 5)]],
-)
+@pytest.mark.parametrize("history", [[(0.0, 5)], [(0.0, 5), (10.0, 50)], [(0.0, 5), (300.0, 5)]])
 def test_too_short_a_history_has_no_forecast(history: list[Sample]) -> None:
     """Minutes without users have none either."""
     assert forecast(history, 100) is None

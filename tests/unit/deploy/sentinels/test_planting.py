@@ -135,11 +135,7 @@ async def test_planting_stopped_anywhere_is_continued(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        (
-            {"tokens": []},
-            errors.SettingsError,
-            "4 sentinels need 4 tokens; the file has 0 ",
-        ),
+        ({"tokens": []}, errors.SettingsError, "4 sentinels need 4 tokens; the file has 0 "),
         (
             {"tokens": [b"1"] * 3},
             errors.SettingsError,

@@ -178,10 +178,7 @@ def _task(draft: TaskDraft) -> Task:
     return complete(replace(draft, shuffler_key=_KEY), analyzer_key=_KEY[:32], nonce=b"n" * 32)
 
 
-_LISTED: Final = (
-    *("protocol", "domain_size", "population"),
-    *("n_min", "target_size", "deadline"),
-)
+_LISTED: Final = (*("protocol", "domain_size", "population"), *("n_min", "target_size", "deadline"))
 _KEY: Final = small_draft().shuffler_key
 _LABELS: Final = tuple(map(str, range(20)))
 

@@ -143,10 +143,7 @@ def test_the_model_gives_the_gradient_of_its_delta() -> None:
 
 @pytest.mark.parametrize(
     "users",
-    [
-        _SMALL,
-        pytest.param({"honest_users": 2_800, "domain_size": 7}, marks=pytest.mark.slow),
-    ],
+    [_SMALL, pytest.param({"honest_users": 2_800, "domain_size": 7}, marks=pytest.mark.slow)],
 )
 def test_the_model_predicts_what_the_accountant_asks_for(users: dict[str, int]) -> None:
     """The noise is within 10 % of the prediction, also where items are few and rooms random."""

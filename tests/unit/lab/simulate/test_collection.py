@@ -132,10 +132,7 @@ def test_two_shufflers_err_as_predicted(protocol: str, central: float, coalition
     error of at most .53 %; it fails by chance with probability below 1e-7 over seeds.
     """
     target = small_requirements(
-        domain_size=915,
-        shufflers=2,
-        central_epsilon=central,
-        coalition_epsilon=coalition,
+        domain_size=915, shufflers=2, central_epsilon=central, coalition_epsilon=coalition
     )
     design = designed(protocol, target)
     task, rng = design.task, np.random.default_rng(5)

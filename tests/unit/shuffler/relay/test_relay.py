@@ -18,12 +18,7 @@ from shuffledp.audit.harness.party_cores import chunks_of, part_header, parts_of
 from shuffledp.common import errors
 from shuffledp.common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, layer_context
 from shuffledp.common.crypto.key_ring import DAY
-from shuffledp.common.crypto.signing import (
-    KeyUse,
-    check_key,
-    end_of_validity,
-    split_key,
-)
+from shuffledp.common.crypto.signing import KeyUse, check_key, end_of_validity, split_key
 from shuffledp.common.messages.batch import BatchId, BatchManifest, BatchState
 from shuffledp.common.messages.inclusion_proof import leaves_of, tree_over
 from shuffledp.common.receiving import delivery_table
@@ -37,14 +32,7 @@ from shuffledp.shuffler.settings import ShufflerSettings
 from shuffledp.shuffler.storage.submission_store import StoredBatch
 from tests.support.chains import FLANKS, RELAY, chain
 from tests.support.keys import SHUFFLER, signed_key
-from tests.support.relays import (
-    CHAIN,
-    RELAY_KEY,
-    SEALED,
-    Relay,
-    items_of,
-    sealed_layers,
-)
+from tests.support.relays import CHAIN, RELAY_KEY, SEALED, Relay, items_of, sealed_layers
 from tests.support.scrapes import series_of
 from tests.support.tasks import published
 

@@ -7,13 +7,7 @@ from shuffledp.common.crypto.batch_key import BatchKey
 from shuffledp.common.crypto.hpke import split_every
 from shuffledp.common.errors import DamagedStorageError
 from shuffledp.common.messages.submission import Outcome
-from shuffledp.shuffler.storage.group import (
-    Group,
-    form_group,
-    merge_small,
-    open_group,
-    open_tags,
-)
+from shuffledp.shuffler.storage.group import Group, form_group, merge_small, open_group, open_tags
 from shuffledp.shuffler.storage.submissions import Deduplication
 
 _KEY = BatchKey(bytes(range(32)))

@@ -223,9 +223,7 @@ async def test_one_false_task_refuses_the_checkpoint_forever(
     assert (2, None) == await witness.add_entries(_growth(log, 3))
 
 
-async def test_a_task_needs_the_signature_of_an_identity_of_the_analyzer(
-    witness: _Witness,
-) -> None:
+async def test_a_task_needs_the_signature_of_an_identity_of_the_analyzer(witness: _Witness) -> None:
     """In the log and before. One that the settings name as an earlier one will do."""
     old = SigningIdentity(bytes(32))
     log: list[_Entry] = [_signed(_CHEAP, old), _KEYS[0], _TASKS[0]]

@@ -48,12 +48,7 @@ def test_buckets_are_the_prime_nearest_to_the_best_number(
 
 def test_a_task_of_each_encoding_keeps_its_promise() -> None:
     """Levels, elements and sizes of its reports."""
-    shapes = {
-        "text": (7, 8, 19),
-        "code": (7, 8, 19),
-        "hash": (7, 8, 19),
-        "spell": (64, 65, 7),
-    }
+    shapes = {"text": (7, 8, 19), "code": (7, 8, 19), "hash": (7, 8, 19), "spell": (64, 65, 7)}
     for encoding, (levels, elements, size) in shapes.items():
         spec = PrefixHashing.specify(OpenDraft(encoding=encoding), 0, 8.0)
         mechanism = PrefixHashing.of(spec)
