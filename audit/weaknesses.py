@@ -27,7 +27,6 @@ from shuffledp.common.messages.batch import BatchManifest
 from shuffledp.common.messages.guarantee import Coalition, Guarantee
 from shuffledp.common.messages.inclusion_proof import distinct_rows
 from shuffledp.common.messages.submission import Value
-from shuffledp.common.receiving import received_job
 from shuffledp.common.runtime.parts.executor import Executor, J, T
 from shuffledp.common.task.dummies import Drawn
 from shuffledp.common.task.task import Task
@@ -173,14 +172,11 @@ NOISE_AFTER_ALL: Final = Weakness("Shufflers that only permute add dummies.", pe
 class _RepeatKeeper(InlineExecutor):
     async def run(self, *arguments: Any) -> list[Any]:  # noqa: ANN401  # as deployed
         """Keep all rows where repeated ones are dropped."""
-        places: tuple[Any, ...] = (received_job, inclusion_proof)
-        for place in places:
-            place.distinct_rows = np.asarray
+        inclusion_proof.distinct_rows = np.asarray  # type: ignore[assignment]
         try:
             return await super().run(*arguments)
         finally:
-            for place in places:
-                place.distinct_rows = distinct_rows
+            inclusion_proof.distinct_rows = distinct_rows
 
 
 async def _set_back(party: Any, number: int) -> None:  # noqa: ANN401  # a shuffler

@@ -44,11 +44,10 @@ def plan(
     shufflers: int = 1,
     coalition_epsilon: float | None = None,
     honest_fraction: float = 1.0,
+    influence_cap: float = math.inf,
 ) -> Plan:
     """
     Find the protocol and parameters with the least error under a privacy target.
-
-    `shuffledp plan` has more options, and `collect` takes the draft that it writes.
 
     Args:
         n_users: Expected number of users, for which the error is minimized.
@@ -68,6 +67,7 @@ def plan(
         shufflers: Number of shufflers, 1 or 2.
         coalition_epsilon: Target epsilon against the analyzer with either of two shufflers.
         honest_fraction: Share of users on whom the guarantee relies.
+        influence_cap: Maximum users by which one dishonest submission may move a value.
 
     Returns:
         A plan. Its `best` and its `runners_up` are designs, each with `protocol`, `mse` (mean

@@ -3,7 +3,7 @@
 import inspect
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from functools import wraps
 from typing import (
@@ -41,7 +41,13 @@ T = TypeVar("T")
 
 
 def plain(given: Any) -> Any:  # noqa: ANN401  # any object
-    """Return an array, a Series or a number as Python's own; 3.0 as 3, since nothing is lost."""
+    """
+    Return an array, a Series or a number as Python's own; 3.0 as 3, since nothing is lost.
+
+    A structured array becomes a dict of its columns.
+    """
+    if names := getattr(getattr(given, "dtype", None), "names", None):
+        return {name: given[name] for name in names}
     for method in ("tolist", "to_list"):
         if hasattr(given, method):
             given = getattr(given, method)()
@@ -65,15 +71,10 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
         if get_origin(each) is Annotated
     }
     unnamed = [n for n, each in parameters.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
-    others = [*parameters][len(unnamed) :][:1]
 
     @wraps(function)
     def run(*positional: P.args, **named: P.kwargs) -> T:
-        stated = {**dict(zip(unnamed, positional, strict=False)), **named}
-        if len(stated) < len(positional) + len(named):
-            rule = f"takes each argument once, and only {', '.join(unnamed)} without a name"
-            write = "".join(f"; write {each}=…" for each in others)
-            raise ArgumentTypeError(f"{function.__name__} {rule}{write}")
+        stated = _bound(function.__name__, parameters, unnamed, positional, named)
         given = {name: plain(each) for name, each in stated.items()}
         for name, each in given.items():
             if isinstance(each, float) and math.isnan(each):
@@ -95,6 +96,25 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     return run
 
 
+def _bound(
+    function: str,
+    names: Collection[str],
+    unnamed: Sequence[str],
+    positional: Sequence[object],
+    named: Mapping[str, object],
+) -> dict[str, object]:
+    """Return a call's arguments by name; raise ArgumentTypeError for too many of them."""
+    stated = {**dict(zip(unnamed, positional, strict=False)), **named}
+    if len(positional) > len(unnamed):
+        listed = ", ".join(name for name in unnamed if name != "self")
+        write = "".join(f"; write {name}=…" for name in [*names][len(unnamed) :][:1])
+        raise ArgumentTypeError(f"{function} takes only {listed} without a name{write}")
+    if len(stated) < len(positional) + len(named):
+        twice = next(name for name in unnamed if name in named)
+        raise ArgumentTypeError(f"{twice} is given twice")
+    return stated
+
+
 def _refusal(
     error: ValidationError,
     stated: Mapping[str, object],
@@ -103,7 +123,8 @@ def _refusal(
 ) -> UsageError:
     """Return the first error that pydantic found, in plain words."""
     first = error.errors(include_url=False)[0]
-    name, place, given = str(first["loc"][0]), first["loc"][1:], first["input"]
+    name, given = str(first["loc"][0]), first["input"]
+    place = tuple(each for each in first["loc"][1:] if each != "[key]")
     wanted, hints = rules.get(name) or _RULES.get(first["type"]), list[str]()
     if first["type"] == "literal_error":
         wanted = first["ctx"]["expected"]

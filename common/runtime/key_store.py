@@ -19,7 +19,8 @@ from shuffledp.common.crypto.signing import SigningIdentity
 from shuffledp.common.errors import SettingsError, WireError
 from shuffledp.common.limits import MAX_UNIX_TIME
 from shuffledp.common.runtime import database, logs
-from shuffledp.common.runtime.clock import TOLERANCE, ComparedClock, repeat
+from shuffledp.common.runtime.clock import ComparedClock, repeat
+from shuffledp.common.runtime.confirmed_clock import TOLERANCE
 from shuffledp.common.runtime.state_directory import StateDirectory
 
 RING_FILE: Final = "keys.json"

@@ -25,13 +25,8 @@ from shuffledp.common.errors import ShuffleDpError
 from shuffledp.common.runtime import access, logs, peer, rpc
 from shuffledp.common.runtime.admission import Admission
 from shuffledp.common.runtime.admission_interceptor import AdmissionInterceptor
-from shuffledp.common.runtime.clock import (
-    LONGEST_STOP,
-    ComparedClock,
-    ConfirmedClock,
-    SystemClock,  # noqa: TID251  # an argument
-    cancel_all,
-)
+from shuffledp.common.runtime.clock import ComparedClock, SystemClock, cancel_all  # noqa: TID251  # an argument
+from shuffledp.common.runtime.confirmed_clock import LONGEST_STOP, ConfirmedClock
 from shuffledp.common.runtime.metrics import MetricRow, MetricsServer, Party, ProcessMetrics
 from shuffledp.common.runtime.settings import HttpSettings, KeyHolderSettings, ServiceSettings, load
 from shuffledp.common.runtime.state_directory import StateDirectory

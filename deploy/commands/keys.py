@@ -12,7 +12,8 @@ from rich.table import Table
 from shuffledp.common.crypto.hpke import fingerprint
 from shuffledp.common.dates import utc
 from shuffledp.common.runtime import certificates
-from shuffledp.common.runtime.clock import SystemClock, confirm
+from shuffledp.common.runtime.clock import SystemClock
+from shuffledp.common.runtime.confirmed_clock import confirm
 from shuffledp.common.runtime.state_directory import StateDirectory
 from shuffledp.deploy.clients.key_folder import KeyFolder
 from shuffledp.deploy.commands import options

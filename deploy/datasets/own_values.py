@@ -51,7 +51,7 @@ def own_people(values: Any, kind: Kind, names: Sequence[str] = ()) -> OwnValues:
     rows = _listed("values", values)
     if not rows:
         raise ArgumentError("values is empty; it must hold a value for each person")
-    column, mixed = files.VALUE, len({isinstance(each, str) for each in rows}) > 1
+    column, mixed = files.VALUE, cell is _cell and len({isinstance(each, str) for each in rows}) > 1
     if separator and not isinstance(rows[0], str):
         size = len(names) or len(_listed("values[0]", rows[0]))
         parts = names or [f"attribute {place + 1}" for place in range(size)]
@@ -69,6 +69,8 @@ def own_people(values: Any, kind: Kind, names: Sequence[str] = ()) -> OwnValues:
 
 def _named(found: Sequence[Any], names: Sequence[str]) -> Sequence[Any]:
     """Return the columns to read: all, or those of a plan in its order, which must be all."""
+    if twice := [name for place, name in enumerate(found) if name in found[:place]]:
+        raise ArgumentError(f"values has two columns {twice[0]}")
     if missing := [name for name in names if name not in found]:
         listed = ", ".join(names)
         raise ArgumentError(f"values has no column {missing[0]}; the plan's are {listed}")
@@ -85,7 +87,11 @@ def _listed(name: str, given: Any) -> list[Any]:  # noqa: ANN401  # any argument
     return list(found)
 
 
-def _cell(name: str, given: Any) -> str:  # noqa: ANN401  # any value
+def _cell(
+    name: str,
+    given: Any,  # noqa: ANN401  # any value
+    rule: str = "a text or a number; str makes a text of it",
+) -> str:
     """Return a text, or a number's, as a cell of a file holds it."""
     given = plain(given)
     if isinstance(given, str) and given.strip():
@@ -93,14 +99,13 @@ def _cell(name: str, given: Any) -> str:  # noqa: ANN401  # any value
     if str(given).strip() in _MISSING:
         raise ArgumentError(f"{name} is missing; leave such people out")
     if isinstance(given, bool) or not isinstance(given, Real):
-        rule = "it must be a text or a number; str makes a text of it"
-        raise ArgumentTypeError(f"{name} has the type {type(given).__name__}; {rule}")
+        raise ArgumentTypeError(f"{name} has the type {type(given).__name__}; it must be {rule}")
     return str(int(given)) if isinstance(given, Integral) else repr(float(given))
 
 
 def _number(name: str, given: Any) -> str:  # noqa: ANN401  # any value
     """Return a number's text."""
-    text = _cell(name, given)
+    text = _cell(name, given, "a number")
     if files.number_of(text) is None:
         raise ArgumentTypeError(f"{name} must be a number")
     return text
@@ -133,6 +138,8 @@ def _pairs(name: str, given: Any) -> str:  # noqa: ANN401  # any value
 
 
 _FORMS: Final[Mapping[Kind, tuple[str, Callable[[str, Any], str]]]] = {
+    "mean": ("", _number),
+    "ordered": ("", _number),
     "vector": (",", _number),
     "key-value": ("", _pairs),
     "table": (GROUP_SEPARATOR, _cell),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+from shuffledp.common.errors import ArgumentError
 from shuffledp.common.messages.guarantee import claimed, rounded_up
 from shuffledp.common.messages.result import BitTable, Result
 from shuffledp.common.runtime.arguments import checked
@@ -57,6 +58,8 @@ class LocalRun:
     @checked
     def save(self, json: _Path, html: _Path | None = None, *, quiet: bool = True) -> None:
         """Write the result to `json` and its page to `html`; `quiet` if the caller names them."""
+        if html is not None and Path(json).resolve() == Path(html).resolve():
+            raise ArgumentError("json and html are the same file")
         files.write(Path(json), json_output.dumps(self.as_json()), quiet=quiet)
         if html is not None:
             files.write(Path(html), result_page(self.result, self.task, self.view()), quiet=quiet)

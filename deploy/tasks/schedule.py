@@ -13,7 +13,7 @@ from shuffledp.common.dates import utc
 from shuffledp.common.errors import TaskError
 from shuffledp.common.limits import MAX_UNIX_TIME, unknown_keys
 from shuffledp.common.messages.batch import TaskState, TaskSummary
-from shuffledp.common.runtime import clock, validation
+from shuffledp.common.runtime import confirmed_clock, validation
 from shuffledp.common.task.draft import TaskDraft
 from shuffledp.common.task.specs import check_int_range
 from shuffledp.deploy.tasks import drafts
@@ -121,10 +121,10 @@ class Series:
 
 def check_same_time(own: float, analyzers: float) -> None:
     """Raise TaskError if the publisher's clock could open a round while the last one collects."""
-    if abs(own - analyzers) > clock.TOLERANCE:
+    if abs(own - analyzers) > confirmed_clock.TOLERANCE:
         raise TaskError(
             f"this machine's clock says {utc(own)}, the analyzer's {utc(analyzers)}; to publish a "
-            f"round they must agree to {clock.TOLERANCE:.0f} seconds: set the wrong one"
+            f"round they must agree to {confirmed_clock.TOLERANCE:.0f} seconds: set the wrong one"
         )
 
 

@@ -30,7 +30,7 @@ from shuffledp.lab.simulate.populations import SIMULATED_KINDS, Asked, Populatio
 _MAX_SEEDS: Final = 2**21
 """Maximum seeds of a hash family, so that refinement takes seconds, not minutes."""
 _MOST_REPEATS: Final = 1_000_000
-_MOST_SEED: Final = 2**64
+_MOST_SEED: Final = 2**63 - 1
 _ACCOUNTINGS: Final[tuple[Accounting, ...]] = get_args(Accounting)
 _TARGET: Final = 0.2
 """Target ε by default."""
@@ -75,7 +75,8 @@ class SweepRow:
         if self.repeats and not any(run.mse_theory for run in self.repeats):
             return "too few users: nothing was found"
         poor = self.repeats and self.errors["mse"].mean > half**2
-        return "too few users: the middle of the range is a better guess" if poor else ""
+        guess = "the middle of the range" if numbers else "no estimate"
+        return f"too few users: {guess} is a better guess" if poor else ""
 
     @property
     def errors(self) -> Mapping[str, Summary]:

@@ -22,7 +22,8 @@ from psycopg.pq import Format
 from shuffledp.common.dates import utc
 from shuffledp.common.errors import DamagedStorageError, SettingsError, StorageError
 from shuffledp.common.runtime import logs
-from shuffledp.common.runtime.clock import TOLERANCE, Clock
+from shuffledp.common.runtime.clock import Clock
+from shuffledp.common.runtime.confirmed_clock import TOLERANCE
 from shuffledp.common.runtime.database import VERSION_TABLE, Schema
 from shuffledp.shuffler.metrics import StoreMetrics
 from shuffledp.shuffler.storage.submission_store import MAY_BE_SENT

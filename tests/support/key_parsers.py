@@ -13,7 +13,7 @@ from shuffledp.audit.harness.party_cores import SCHEDULE
 from shuffledp.common.crypto.hpke import DEFAULT_SUITE, SUITES, HpkePrivateKey
 from shuffledp.common.crypto.key_ring import DAY, KeyRing, KeyState
 from shuffledp.common.errors import CredentialError
-from shuffledp.common.runtime.clock import ConfirmedClock
+from shuffledp.common.runtime.confirmed_clock import ConfirmedClock
 from shuffledp.common.runtime.key_store import RING_FILE, KeyStore
 from shuffledp.common.runtime.state_directory import StateDirectory
 from shuffledp.common.runtime.tls import development_files, identity_for

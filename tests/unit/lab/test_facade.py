@@ -40,13 +40,16 @@ sdp.plan(np.array([100]), 1) | n_users has the type ndarray; it must be a whole 
 sdp.plan(100, [1, 2]) | central_epsilon has the type list; it must be a number
 sdp.plan(100) | missing argument: central_epsilon
 sdp.plan(9, 1, epsilon=1) | unknown argument: epsilon; did you mean central_epsilon?
-sdp.plan(9, 1, "mean") | plan takes each argument once, and only n_users, central_epsilon without a name; write kind=…
+sdp.plan(9, 1, "mean") | plan takes only n_users, central_epsilon without a name; write kind=…
+sdp.plan(9, 1, n_users=9) | n_users is given twice
 sdp.plan(9, 1, labels="ab") | labels is 'ab'; it must be a list of texts
 sdp.plan(9, 1, labels=["a", 2]) | labels[1] is 2; it must be a text
 sdp.plan(9, 1, kind="table", attributes={"sex": "mf"}) | attributes['sex'] is 'mf'; it must be a list of texts
 sdp.simulate("abc", 1) | values has the type str; it must be a list, tuple, array or Series
 sdp.simulate([True, False], 1) | values[0] has the type bool; it must be a text or a number; str makes a text of it
 sdp.simulate(["a", 1], 1) | values holds texts and others; write all of them as texts
+sdp.simulate([True, False], 1, kind="mean") | values[0] has the type bool; it must be a number
+sdp.simulate(np.array([("a",)], [("x", "U1")]), 1) | values has columns; categorical data needs one of them, such as values['x']
 sdp.simulate({"x": AB}, 1) | values has columns; categorical data needs one of them, such as values['x']
 sdp.simulate([{0: "x"}], 1, kind="key-value") | values[0][0] must be a number
 sdp.simulate(AB, 1, seed=1.7) | seed is 1.7; it must be a whole number
@@ -56,10 +59,11 @@ sdp.read(None) | source is None; it must be what sdp.plan, simulate or collect r
 RUN.save("a.json", 3) | html is 3; it must be the path of a file to write
 """  # noqa: E501  # one line for each
 _OF_VALUE: Final = """
+RUN.save("a.json", "a.json") | json and html are the same file
 sdp.plan(0, 1, domain_size=3) | n_users is 0; it must lie between 1 and 1000000000
 sdp.plan(10**400, 1, domain_size=3) | n_users is too large; it must be within 64 bits
 sdp.plan(9, math.nan, domain_size=3) | central_epsilon is nan; it must be a number
-sdp.plan(100, 1) | domain_size is missing: the number of possible values
+sdp.plan(100, 1) | domain_size is missing: the number of possible values, or their labels
 sdp.plan(9, 1, labels=["a"]) | labels has 1 texts; for categorical data it must have at least 2
 sdp.plan(9, 1, labels=["a", ""]) | the label of item 1 is empty, or has a line break
 sdp.plan(9, 1, labels=["a", "b", "a"]) | two items have the same label: items 0 and 2

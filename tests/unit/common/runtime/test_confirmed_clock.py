@@ -7,7 +7,7 @@ import pytest
 
 from shuffledp.common.dates import utc
 from shuffledp.common.errors import SettingsError, StorageError
-from shuffledp.common.runtime.clock import (
+from shuffledp.common.runtime.confirmed_clock import (
     LONGEST_STOP,
     TOLERANCE,
     ConfirmedClock,

@@ -13,7 +13,7 @@ from shuffledp.audit.harness.party_cores import SCHEDULE, store_holding
 from shuffledp.common.crypto import hpke
 from shuffledp.common.crypto.key_ring import DAY
 from shuffledp.common.errors import SettingsError, StorageError
-from shuffledp.common.runtime.clock import TOLERANCE, ConfirmedClock, confirm
+from shuffledp.common.runtime.confirmed_clock import TOLERANCE, ConfirmedClock, confirm
 from shuffledp.common.runtime.key_store import (
     RING_FILE,
     KeyStore,

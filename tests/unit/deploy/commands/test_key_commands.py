@@ -10,7 +10,7 @@ from shuffledp.analyzer.keys import AnalyzerKeys
 from shuffledp.analyzer.settings import AnalyzerSettings
 from shuffledp.common.crypto.signing import SigningIdentity
 from shuffledp.common.errors import SettingsError
-from shuffledp.common.runtime.clock import ConfirmedClock
+from shuffledp.common.runtime.confirmed_clock import ConfirmedClock
 from shuffledp.common.runtime.state_directory import StateDirectory
 from shuffledp.common.transparency.checkpoint import NoteKey
 from shuffledp.deploy.clients.key_folder import KeyFolder
