@@ -46,7 +46,7 @@ KINDS: Final[Mapping[Kind, KindFacts]] = {
     "categorical": KindFacts(
         description="an item's number",
         sizes=(2, specs.MAX_DOMAIN_SIZE),
-        counted="the number of possible values, or their labels",
+        counted="the number of possible values",
         histogram=True,
         tables=_ITEM_TABLES,
         options=("domain_size", "breakdown", "accounting", "figure_number", _TWO),

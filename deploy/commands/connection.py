@@ -139,7 +139,7 @@ class CommandConnections:
         if value := self.fields.get(key):
             return value
         raise UsageError(
-            f"there is no {what}: use {option}, or set {key} in a profile: write one with "
+            f"there is no {what}: use {option}, or set `{key}` in a profile: write one with "
             "`shuffledp init STATE`, or, after `up`, use --profile shuffledp-local/shuffledp.toml"
         )
 

@@ -194,7 +194,7 @@ def as_options(context: typer.Context, message: str) -> str:
         if option.startswith("--"):
             message = re.sub(rf"(?<![\w/.-])(n_)?{name}=(?=\w)", f"{option} ", message)
             long = name if "_" in name else f"n_{name}"  # other words are arguments in front only
-            alone = rf"(?<![\w/.-]){long}(?![\w/=]|[.-]\w)|^{name}(?= is | must |: )"
+            alone = rf"(?<![`\w/.-]){long}(?![\w/=]|[.-]\w)|^{name}(?= is | must |: )"
             message = re.sub(alone, option, message)
     return message.replace(" math.inf", " none")
 

@@ -59,7 +59,7 @@ def own_people(values: Any, kind: Kind, names: Sequence[str] = ()) -> OwnValues:
         rows = [
             _row(f"values[{place}]", each, size, separator, cell) for place, each in enumerate(rows)
         ]
-        cell = _cell
+    cell = _cell if separator else cell
     texts = [(cell(f"values[{place}]", each),) for place, each in enumerate(rows)]
     if mixed:
         raise ArgumentTypeError("values holds texts and others; write all of them as texts")

@@ -343,7 +343,7 @@ PLANNED_KINDS: Final[Mapping[Kind, PlannedKind]] = {
     "key-value": PlannedKind("the share of a key that half of the users own", _pair_errors),
     "table": PlannedKind(
         *("a cell after least squares", _table_errors, _describe_tables),
-        messages_by=": one for each table (pairs lists fewer), and users' dummies (none with "
+        messages_by=": one for each table (fewer with fewer pairs), and users' dummies (none with "
         "trust=shuffler-dummies)",
         figures=_table_figures,
         sentence="Standard errors in users: a cell of a table {sd_cell_raw:.4g}, after least "

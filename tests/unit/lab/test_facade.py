@@ -63,7 +63,7 @@ RUN.save("a.json", "a.json") | json and html are the same file
 sdp.plan(0, 1, domain_size=3) | n_users is 0; it must lie between 1 and 1000000000
 sdp.plan(10**400, 1, domain_size=3) | n_users is too large; it must be within 64 bits
 sdp.plan(9, math.nan, domain_size=3) | central_epsilon is nan; it must be a number
-sdp.plan(100, 1) | domain_size is missing: the number of possible values, or their labels
+sdp.plan(100, 1) | domain_size is missing: the number of possible values
 sdp.plan(9, 1, labels=["a"]) | labels has 1 texts; for categorical data it must have at least 2
 sdp.plan(9, 1, labels=["a", ""]) | the label of item 1 is empty, or has a line break
 sdp.plan(9, 1, labels=["a", "b", "a"]) | two items have the same label: items 0 and 2

@@ -163,7 +163,7 @@ def test_chosen_pairs_cost_less_than_all() -> None:
         (
             "tables",
             {"messages_cap": 3.01},
-            r"cap is 3.01: one for each table \(pairs lists fewer\), and",
+            r"cap is 3.01: one for each table \(fewer with fewer pairs\), and",
         ),
         ("tables", {"bytes_cap": 200}, "bytes per user; the bytes cap is 200"),
         ("tables", {"influence_cap": 3}, "users moved by one submission"),

@@ -145,7 +145,7 @@ export const shuffler = read.table({
 
 export type Shuffler = ReturnType<typeof shuffler>;
 
-/** Return a task's shuffler, the relay if it has two, and what they add: common/task/chain.py. */
+/** Return a task's shuffler, the relay of two, and what they add: common/task/task_parts.py. */
 export function chainOf(shufflers: readonly Shuffler[], views: number) {
   const [shuffler, relay = null] = shufflers;
   const value = shufflers.length;
