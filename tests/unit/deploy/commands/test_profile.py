@@ -96,10 +96,10 @@ async def test_each_service_gets_its_own_token_unless_one_is_typed(tmp_path: Pat
         with pytest.raises(SettingsError, match=f"^{tmp_path / name} cannot be read"):
             open_channel()
     await connections.shuffler(operator=False).__aexit__()
-    rule = "of the relay: use --token-file FILE, or set `relay_token_file` .* `shuffledp init STATE`"
+    rule = "of the relay: use --token-file FILE, or set `relay_token_file` .* `shuffledp init"
     with pytest.raises(UsageError, match=rule):
         connections.shuffler(relay=True)
-    with pytest.raises(UsageError, match=r"=HOST:PORT, or set analyzer .* shuffledp-local/"):
+    with pytest.raises(UsageError, match=r"=HOST:PORT, or set `analyzer` .* shuffledp-local/"):
         connections_of(profile, [*typed, "analyzer="]).analyzer()
     with pytest.raises(UsageError, match="must be PARTY=HOST:PORT; a PARTY is analyzer"):
         connections_of(profile, ["127.0.0.1:7001"])
