@@ -40,7 +40,7 @@ _WATCH_SECONDS: Final = 1.0
 class Cluster(LocalParties[Child]):
     """The parties as processes, with the shuffler and the issuer as witnesses of the log."""
 
-    _modules: ClassVar[Mapping[str, str]] = {"relay": "shuffler"}
+    _modules: ClassVar[Mapping[str, str]] = {"relay": "shuffledp.shuffler"}
     """Modules that are run in place of one of the party's name."""
     _process_group: ClassVar[int | None] = None
     """0 for groups of their own, which a terminal's Ctrl-C does not reach."""
@@ -119,7 +119,7 @@ class Cluster(LocalParties[Child]):
             if value is not None
         ]
         file.write_text("".join(lines), encoding="utf-8")
-        module = f"shuffledp.{self._modules.get(party, party)}"
+        module = self._modules.get(party, f"shuffledp.{party}")
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", module, "--settings", str(file)),
