@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 from shuffledp.common.errors import UsageError
 from shuffledp.common.messages.guarantee import Guarantee, default_delta
 from shuffledp.common.protocols import Kind, protocol_named
-from shuffledp.common.runtime.arguments import checked
 from shuffledp.common.task.kinds import KINDS
-from shuffledp.deploy.datasets.own_values import Values, own_people
 from shuffledp.deploy.demo.demo import collect_people
 from shuffledp.deploy.demo.local_run import LocalRun
+from shuffledp.deploy.notebook.arguments import checked
+from shuffledp.deploy.notebook.own_values import Values, own_people
 from shuffledp.deploy.results.export import as_frame, columns_of, columns_of_file
 from shuffledp.deploy.tasks import drafts
 from shuffledp.lab.accountant.query import Mechanism, ask

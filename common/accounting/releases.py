@@ -1,6 +1,7 @@
 """The privacy of one released round: upper bounds on δ(ε) for replace-one neighbours."""
 
 import math
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -37,9 +38,9 @@ class Release(Protocol):
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
         return 0.0 if epsilon >= self.local_epsilon else self._delta(epsilon)
 
+    @abstractmethod
     def _delta(self, epsilon: float) -> float:
         """Return the bound below the local ε."""
-        raise NotImplementedError
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound on ε at δ, possibly infinite; by default, to a relative 1e-5."""

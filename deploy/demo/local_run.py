@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from shuffledp.common.errors import ArgumentError
 from shuffledp.common.messages.guarantee import claimed, rounded_up
 from shuffledp.common.messages.result import BitTable, Result
-from shuffledp.common.runtime.arguments import checked
 from shuffledp.common.task.task import Task
+from shuffledp.deploy.notebook.arguments import checked
 from shuffledp.deploy.pages.result_page import result_page
 from shuffledp.deploy.results import distribution_view, estimate_table, export, result_view
 from shuffledp.deploy.terminal import files, json_output

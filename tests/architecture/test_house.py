@@ -20,19 +20,19 @@ _MOST_LINES: Final = 600
 _ROOM_LINES: Final = {
     "shuffledp": 36,
     "protos": 79,
-    "common": 27_599,
+    "common": 27_457,
     "user_agent": 2_133,
     "shuffler": 5_266,
     "analyzer": 3_816,
     "issuer": 1_142,
     "witness": 271,
     "publisher": 293,
-    "deploy": 14_526,
+    "deploy": 14_670,
     "lab": 8_226,
     "audit": 7_459,
     "tests": 75_188,
 }
-_WITNESS_LINES: Final = 6_542
+_WITNESS_LINES: Final = 6_390
 """Lines of a witness of its own and of all that it imports."""
 _EVERY_PARTY_HAS: Final = {"core.py", "server.py", "servicer.py", "settings.py", "metrics.py"}
 """Files that each party has, under one name."""

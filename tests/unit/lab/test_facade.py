@@ -15,8 +15,8 @@ import pytest
 import shuffledp as sdp
 from shuffledp.common.errors import ArgumentError, ArgumentTypeError, SettingsError
 from shuffledp.common.protocols import Kind
-from shuffledp.deploy.datasets.own_values import own_people
 from shuffledp.deploy.demo.local_run import LocalRun
+from shuffledp.deploy.notebook.own_values import own_people
 from shuffledp.deploy.terminal.interruption import in_thread
 from shuffledp.lab.planning.planner import Plan
 

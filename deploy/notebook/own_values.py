@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from shuffledp.common.errors import ArgumentError, ArgumentTypeError
 from shuffledp.common.protocols import Kind
-from shuffledp.common.runtime.arguments import plain
 from shuffledp.common.task.domain_spec import GROUP_SEPARATOR
 from shuffledp.deploy.datasets import files, sources
+from shuffledp.deploy.notebook.arguments import plain
 
 Values = Collection[Any]
 """A list, tuple, array or Series of texts or numbers, one for each person. Of several numbers or

@@ -1,0 +1,1 @@
+"""What functions for notebooks share: checks of arguments, and values as Python has them."""
