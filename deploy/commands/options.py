@@ -183,8 +183,8 @@ def _add_those_before(context: typer.Context, given: dict[str, Any]) -> None:
             repeated = isinstance(before, list) and given[name]
             given[name] = before + given[name] if repeated else given[name] or before
         elif before:
-            option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"drop {option}: {context.info_name} does not use it")
+            command = context.command_path.partition(" ")[2]
+            raise UsageError(f"drop --{name.replace('_', '-')}: {command} does not use it")
 
 
 def as_options(context: typer.Context, message: str) -> str:

@@ -32,7 +32,7 @@ _OWNER_ONLY: Final = 0o600
     "shuffledp up --people 20 --host poll.example.org --certificate chain.pem --key key.pem",
 )
 def up(
-    folder: Path = Path("shuffledp-local"),
+    folder: Annotated[Path, typer.Option(metavar="FOLDER")] = Path("shuffledp-local"),
     people: Annotated[int, typer.Option(min=1, max=_MAX_PEOPLE)] = 5,
     draft: Path | None = None,
     host: str = "",

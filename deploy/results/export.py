@@ -105,12 +105,12 @@ def columns_of_file(path: Path) -> Columns:
     """
     Return the columns of a JSON result, by the names that CSV has for them.
 
-    They are the fields with a text or number for each estimate. Raises UsageError if the file is no
-    JSON result, or one of attributes, which has several tables.
+    They are the fields with a text or number for each estimate, labels first. Raises UsageError if
+    the file is no JSON result, or one of attributes, which has several tables.
     """
     try:
         fields = dict(json.loads(read_file(path, refusal=UsageError)))
-        lists = {**fields, **(fields.get("owners") or {})}
+        lists = {"labels": None, **fields, **(fields.get("owners") or {})}
         size = len(next(lists[name] for name in _ESTIMATES if name in lists))
     except (ValueError, TypeError, StopIteration, RecursionError) as error:
         rule = "is not a JSON result of one table of estimates"

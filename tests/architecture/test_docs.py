@@ -166,8 +166,7 @@ def test_the_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It plans, simulates, asks the accountant and collects; it is stored without outputs."""
-    file = ROOT / "examples" / "first_steps.ipynb"
-    notebook = json.loads(file.read_text(encoding="utf-8"))
+    notebook = json.loads((ROOT / "examples/first_steps.ipynb").read_text(encoding="utf-8"))
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     monkeypatch.setenv("MPLBACKEND", "agg")
     names = _run(["".join(cell["source"]) for cell in code], tmp_path, monkeypatch)

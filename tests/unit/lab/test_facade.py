@@ -173,18 +173,18 @@ def test_a_result_is_read_by_the_library_that_is_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pandas, else polars, else lists; a library that is missing is refused."""
-    owners, file = {"frequencies": [0.1, 0.2], "mean_errors": [1, 2]}, tmp_path / "result.json"
-    file.write_text(json.dumps({"labels": ["x", "y"], "reports": [1], "owners": owners}))
+    owners = {"frequencies": [0.1, 0.2], "mean_errors": [1, 2], "labels": ["x", "y"]}
     columns = {"label": ["x", "y"], "share": [0.1, 0.2], "mean_standard_error": [1, 2]}
+    (file := tmp_path / "result.json").write_text(json.dumps({"reports": [1], "owners": owners}))
     monkeypatch.setitem(sys.modules, "pandas", None)
     monkeypatch.setitem(sys.modules, "polars", None)
-    assert columns == sdp.read(file) == sdp.read(str(file), "columns")
+    assert all(str(columns) == str(sdp.read(file, form)) for form in (None, "columns"))
     with pytest.raises(SettingsError, match="polars is not installed"):
         sdp.read(file, "polars")
     for name in ("polars", "pandas"):
         library = SimpleNamespace(DataFrame=lambda read, name=name: (name, read))
         monkeypatch.setitem(sys.modules, name, library)
-        assert (name, columns) == sdp.read(file)
+        assert (name, columns) == sdp.read(str(file))
 
 
 async def test_work_runs_in_a_thread_beside_the_loop_of_a_notebook() -> None:

@@ -66,9 +66,9 @@ def test_a_command_takes_its_connection_from_the_profile(
     for words in ((*command, third), (command[0], command[1], third, "task", "list")):
         with pytest.raises(SettingsError, match=r"^third.token"):
             shown(*words)
-    for name, *more in (("load", "local"), ("demo",)):
+    for name, *more in (("load", "local"), ("demo",), ("keys show", "k")):
         with pytest.raises(UsageError, match=f"^drop --profile: {name} does not use it$"):
-            shown(command[0], command[1], name, *more)
+            shown(command[0], command[1], *name.split(), *more)
 
 
 def test_a_profile_of_the_environment_is_named_and_read_only_where_it_serves(

@@ -139,6 +139,7 @@ def test_no_design_on_a_grid_of_all_is_better(changes: dict[str, Any]) -> None:
         assert better is None or not _kept(better, target)
 
 
+@pytest.mark.slow
 def test_each_protocol_is_listed_with_its_best_design() -> None:
     """Also where plain items are better than hashed ones, as for four."""
     target = small_requirements(n_users=1000, domain_size=4, central_epsilon=1.0, local_cap=4.0)
