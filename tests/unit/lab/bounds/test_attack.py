@@ -20,23 +20,25 @@ from shuffledp.lab.bounds.attack import epsilon_lower, epsilon_of_rounds
 from tests.support.reductions import reduction_for
 from tests.support.reference_bounds import delta_lower
 
+_SLOW = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("answers", "local_epsilon", "hashed", "users", "dummies", "gap"),
     [
-        pytest.param(100, 6.0, False, 50_000, 0, 1e-3, marks=pytest.mark.slow),
-        pytest.param(8, 3.0, False, 50_000, 0, 1e-3, marks=pytest.mark.slow),
-        (20, 8.0, False, 20_000, 20_000, 1e-3),
-        (3, 0.5, True, 50_000, 0, 3e-3),
-        pytest.param(5, 1.0, True, 1000, 0, 3e-3, marks=pytest.mark.slow),
-        pytest.param(3, 6.0, True, 1000, 1000, 6e-3, marks=pytest.mark.slow),
+        pytest.param(100, 6.0, False, 50_000, 0, 1e-3, marks=_SLOW),
+        pytest.param(8, 3.0, False, 50_000, 0, 1e-3, marks=_SLOW),
+        pytest.param(20, 8.0, False, 20_000, 20_000, 1e-3, marks=_SLOW),
+        pytest.param(3, 0.5, True, 50_000, 0, 3e-3, marks=_SLOW),
+        pytest.param(5, 1.0, True, 1000, 0, 3e-3, marks=_SLOW),
+        pytest.param(3, 6.0, True, 1000, 1000, 6e-3, marks=_SLOW),
         (53, 8.0, True, 1000, 1000, 2e-2),
         (2, 3.0, False, 20_000, 20_000, 2.5e-3),
         (2, 5.0, False, 2000, 0, 2.5e-3),
         (2, 6.0, False, 3000, 0, 2.5e-3),
         (2, 8.0, False, 10**6, 0, 2.5e-3),
-        pytest.param(8, 2.0, True, 50_000, 0, 2e-3, marks=pytest.mark.slow),
-        pytest.param(53, 4.0, True, 50_000, 0, 1e-3, marks=pytest.mark.slow),
+        pytest.param(8, 2.0, True, 50_000, 0, 2e-3, marks=_SLOW),
+        pytest.param(53, 4.0, True, 50_000, 0, 1e-3, marks=_SLOW),
     ],
 )
 def test_the_gap_to_the_upper_bound_is_known(
@@ -53,14 +55,11 @@ def test_the_gap_to_the_upper_bound_is_known(
 @pytest.mark.parametrize(
     "anonymity_set",
     [
-        pytest.param(
-            AnonymitySet(users=3000, random_dummies=Binomial(3000, 0.5)), marks=pytest.mark.slow
-        ),
+        pytest.param(AnonymitySet(users=3000, random_dummies=Binomial(3000, 0.5)), marks=_SLOW),
         AnonymitySet(users=3000, dummies=1000, random_dummies=Poisson(500.0)),
         AnonymitySet(users=3000, dummies=1000, known_dummies=400),
         pytest.param(
-            AnonymitySet(users=3000, random_dummies=Groups(Binomial(3000, 0.5), 2)),
-            marks=pytest.mark.slow,
+            AnonymitySet(users=3000, random_dummies=Groups(Binomial(3000, 0.5), 2)), marks=_SLOW
         ),
         AnonymitySet(users=3000, colluders=2000),
         AnonymitySet(users=3000, random_dummies=Binomial(8, 0.1), known_dummies=6),
@@ -78,6 +77,7 @@ def test_attacks_stay_below_formula_1(anonymity_set: AnonymitySet) -> None:
         assert lower > 0.6 * upper
 
 
+@pytest.mark.slow
 def test_attacks_on_large_batches_stay_below_the_bound() -> None:
     """That for the items, with Fourier transforms, and δ far below their rounding."""
     for answers in (2, 20):

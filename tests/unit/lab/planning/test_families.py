@@ -42,6 +42,7 @@ def test_a_task_claims_the_target_and_hardly_less(protocol: str, changes: dict[s
     assert 0.95 * target.central_epsilon < claimed <= target.central_epsilon
 
 
+@pytest.mark.slow
 def test_a_protocol_without_a_search_is_planned_with_one_noisy_report() -> None:
     """Its error is that of the search which another protocol has for the same reports."""
     searched, found = designed("sh", _wanted()), NoisyReports("sh").design("sh", _wanted())

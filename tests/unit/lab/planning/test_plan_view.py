@@ -73,6 +73,7 @@ def _value_plan(kind: Kind) -> Plan:
     return with_warnings(plan(value_requirements(kind, local_cap=0.75, draft_fields=_FIELDS[kind])))
 
 
+@pytest.mark.slow
 def test_a_bytes_cap_limits_the_average_submission() -> None:
     """By the bytes of each protocol's own reports; not even one report fits into 100."""
     asked = ["--users", "1e4", "--domain-size", "20", "--central-epsilon", "1"]

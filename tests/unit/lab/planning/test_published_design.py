@@ -101,6 +101,7 @@ _LARGE: Final = {"domain_size": 40, "central_epsilon": 1.0}
 _LOCAL: Final = ("sh", "murs", "hp-sdp", "mixdump", "od-hp")
 
 
+@pytest.mark.slow
 @table(
     ("protocols", "changes"),
     [
