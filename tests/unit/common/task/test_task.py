@@ -371,7 +371,7 @@ def test_the_wires_page_names_everything_in_a_task() -> None:
     fields = {key_of(row) for form in forms for row in dataclasses.fields(form) if row.init}
     names = {*PROTOCOLS, *SUITES, *FORMS, *DUMMIES, *NOISES, *fields}
     folders = ("crypto", "messages", "transparency", "mechanisms")
-    code = [path for name in folders for path in (_ROOT / "common" / name).rglob("*.py")]
+    code = [path for name in folders for path in (_ROOT / "shuffledp/common" / name).rglob("*.py")]
     found = {
         label
         for path in code
