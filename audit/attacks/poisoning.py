@@ -161,21 +161,20 @@ def random_report(
     subject: AuditSubject, _: Leverage, targets: Items, count: int, rng: Generator
 ) -> tuple[Reports, float, float]:
     """Draw uniform reports."""
-    family, size = subject.family, subject.task.domain_size
-    return (
-        family.uniform(count, rng),
-        family.uniform_weight(len(targets)),
-        family.uniform_weight(size),
-    )
+    reports, weight = subject.family.uniform(count, rng), subject.family.uniform_weight
+    return reports, weight(len(targets)), weight(subject.task.domain_size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poisoning:
     """One kind of poisoning by fake users; called as the check of a scenario."""
 
-    first: Callable[..., tuple[Reports, float, float]] | None = None
+    first: (
+        Callable[[AuditSubject, Leverage, Items, int, Generator], tuple[Reports, float, float]]
+        | None
+    ) = None
     """Draws the first report of each fake user, and returns them and their mean weights for the
-    targets and for all items, as `answer` does; None: it is crafted."""
+    targets and for all items; None: it is crafted."""
     sentence: str
     """In it, `{answers}` becomes the number of honest answers that raise the targets as much as one
     fake user."""

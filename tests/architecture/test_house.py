@@ -29,7 +29,7 @@ _ROOM_LINES: Final = {
     "publisher": 293,
     "deploy": 14_670,
     "lab": 8_226,
-    "audit": 7_459,
+    "audit": 7_458,
     "tests": 75_188,
 }
 _WITNESS_LINES: Final = 6_390
